@@ -1,0 +1,5 @@
+//! Posthaste: a webhook delivery engine.
+#![forbid(unsafe_code)]
+
+pub mod domain;
+pub mod transport;

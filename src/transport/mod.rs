@@ -1,0 +1,34 @@
+//! How an attempt reaches its receiver. The engine knows only the traits here; [`awc`] is the real thing, and the
+//! simulation puts scripted receivers behind the same traits.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::future::LocalBoxFuture;
+
+use crate::domain::attempt::Report;
+use crate::domain::time::Span;
+
+/// One request, ready to go: everything but the address, which is found and judged when it is dialled.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The endpoint's URL as stored.
+    pub url: Arc<str>,
+    /// All headers but `Host` and `Content-Length`, in the order in which they are to be written.
+    pub headers: Vec<(String, String)>,
+    pub body: Bytes,
+    /// From the start of name resolution to the end of the response head (S4), in real time.
+    pub timeout: Span,
+}
+
+/// One endpoint's way out: owns its connections, which it shares with no other endpoint. Lives on one thread.
+pub trait Transport {
+    /// Makes one attempt. Never fails: whatever goes wrong is in the report. Dropping the future abandons the attempt
+    /// and closes its connection.
+    fn send(&self, request: Request) -> LocalBoxFuture<'static, Report>;
+}
+
+/// Makes an endpoint's transport on the thread that calls it.
+pub trait TransportFactory: Send + Sync {
+    fn open(&self) -> Box<dyn Transport>;
+}

@@ -3,5 +3,8 @@
 //! 45-hour outage in milliseconds.
 
 pub mod attempt;
+pub mod duration_text;
+pub mod event_type;
+pub mod subscription;
 pub mod time;
 mod words;

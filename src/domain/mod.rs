@@ -4,7 +4,10 @@
 
 pub mod attempt;
 pub mod duration_text;
+pub mod event;
 pub mod event_type;
+pub mod secret;
+pub mod signature;
 pub mod subscription;
 pub mod time;
 mod words;

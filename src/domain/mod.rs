@@ -6,6 +6,8 @@ pub mod attempt;
 pub mod duration_text;
 pub mod event;
 pub mod event_type;
+pub mod excerpt;
+pub mod retry_after;
 pub mod secret;
 pub mod signature;
 pub mod subscription;

@@ -7,6 +7,7 @@ pub mod duration_text;
 pub mod event;
 pub mod event_type;
 pub mod excerpt;
+pub mod headers;
 pub mod retry_after;
 pub mod secret;
 pub mod signature;

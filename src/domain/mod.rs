@@ -12,5 +12,6 @@ pub mod retry_after;
 pub mod secret;
 pub mod signature;
 pub mod subscription;
+pub mod target;
 pub mod time;
 mod words;

@@ -139,7 +139,8 @@ mod tests {
         compose_body(&id, &event_type, Timestamp::from_micros(1_788_445_441_412_000), data)
     }
 
-    /// C31, C32, C33, C35: odd spacing, duplicate keys, escapes, big numbers, lone surrogates, characters beyond the BMP.
+    /// C31, C32, C33, C35: odd spacing, duplicate keys, escapes, big numbers, lone surrogates, characters beyond the
+    /// BMP.
     #[test]
     fn s02_data_goes_in_byte_for_byte() {
         for data in [

@@ -6,12 +6,12 @@ use bytes::Bytes;
 /// How much of a body is taken, in bytes, before it is cleaned.
 pub const EXCERPT_BYTES: usize = 1024;
 
-/// Cleans the beginning of a body. Only the first [`EXCERPT_BYTES`] count; whoever hands over that many or more is taken
-/// to have cut the body there, and a UTF-8 character cut in half at that end is dropped.
+/// Cleans the beginning of a body. Only the first [`EXCERPT_BYTES`] count; whoever hands over that many or more is
+/// taken to have cut the body there, and a UTF-8 character cut in half at that end is dropped.
 ///
 /// A line ends with CR, LF or CRLF. It goes, with its ending, if it is a field line whose name says so (see the code),
-/// and so does every following line that begins with space or tab. All other lines stay byte for byte. The bytes need not
-/// be text; what stays is escaped only when it is shown ([`escape_for_terminal`]).
+/// and so does every following line that begins with space or tab. All other lines stay byte for byte. The bytes need
+/// not be text; what stays is escaped only when it is shown ([`escape_for_terminal`]).
 pub fn clean(first_bytes: &[u8]) -> Bytes {
     let taken = match first_bytes.get(..EXCERPT_BYTES) {
         Some(cut) => without_half_character(cut),
@@ -46,8 +46,8 @@ fn lines(mut text: &[u8]) -> impl Iterator<Item = &[u8]> {
 /// Whether a line is a field line (RFC 9112 §5: a token, directly a colon, anything) with a name that is registered, is
 /// of the make of header names, or speaks of credentials. Plain words stay: `error: out of stock`.
 ///
-/// Of the value nothing is asked: RFC 9110 §5.5 lets recipients put up with control characters in it, and a secret is one
-/// with or without a stray NUL.
+/// Of the value nothing is asked: RFC 9110 §5.5 lets recipients put up with control characters in it, and a secret is
+/// one with or without a stray NUL.
 fn is_telling_field_line(line: &[u8]) -> bool {
     const PARTS: [&str; 8] = [
         "auth",
@@ -76,8 +76,8 @@ pub(super) fn is_token_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
-/// The permanent names of the IANA HTTP Field Name Registry, and `pragma`, which is deprecated there but still sent. Names
-/// with `-` are left out: they go by that rule. Lower case, sorted.
+/// The permanent names of the IANA HTTP Field Name Registry, and `pragma`, which is deprecated there but still sent.
+/// Names with `-` are left out: they go by that rule. Lower case, sorted.
 #[rustfmt::skip]
 const REGISTERED: [&str; 60] = [
     "accept", "age", "allow", "alpn", "alternates", "authorization", "baggage", "close", "connection", "cookie", "dasl",
@@ -101,8 +101,8 @@ fn without_half_character(text: &[u8]) -> &[u8] {
 
 /// A receiver's bytes as one line that a terminal or a log shows as they are (C91): line ends, tabs and other control
 /// characters (so ANSI sequences too), line and paragraph separators, invisible and direction-changing characters and
-/// bytes that are not UTF-8 appear as `\n`, `\t`, `\u{202e}`, `\xff`. Backslashes are not doubled, to keep JSON legible;
-/// so the escaping cannot be undone.
+/// bytes that are not UTF-8 appear as `\n`, `\t`, `\u{202e}`, `\xff`. Backslashes are not doubled, to keep JSON
+/// legible; so the escaping cannot be undone.
 pub fn escape_for_terminal(bytes: &[u8]) -> String {
     use std::fmt::Write as _;
     let mut shown = String::with_capacity(bytes.len());
@@ -246,9 +246,10 @@ mod tests {
             let kept = clean(body.as_bytes());
             prop_assert!(kept.len() <= EXCERPT_BYTES);
             prop_assert!(!lines(&kept).any(is_telling_field_line));
+            // Empty lines aside: an LF alone may have come to stand after a CR.
             let mut all = lines(body.as_bytes());
-            for line in lines(&kept) {
-                prop_assert!(all.any(|one| one == line || one.starts_with(line)));
+            for line in lines(&kept).map(|line| line.trim_ascii_end()).filter(|line| !line.is_empty()) {
+                prop_assert!(all.any(|one| one.starts_with(line)));
             }
         }
 

@@ -1,7 +1,8 @@
 //! The headers an endpoint's owner may add to its requests, and the prefix of ours.
 //!
-//! Values may be credentials: they are shown nowhere ([`MASK`], C90), `Debug` prints names only, and the values in clear
-//! leave through [`CustomHeaders::iter`] (for the wire) and [`CustomHeaders::to_stored`] (for the store) alone (C89).
+//! Values may be credentials: they are shown nowhere ([`MASK`], C90), `Debug` prints names only, and the values in
+//! clear leave through [`CustomHeaders::iter`] (for the wire) and [`CustomHeaders::to_stored`] (for the store) alone
+//! (C89).
 
 use std::fmt;
 
@@ -25,9 +26,9 @@ pub const MAX_VALUE_BYTES: usize = 4_096;
 /// The most that all names and values may have together, in bytes.
 pub const MAX_TOTAL_BYTES: usize = 16 * 1_024;
 
-/// Names that are the engine's or the connection's (C21, C88); lower case, sorted. Besides these, everything that begins
-/// with one of [`RESERVED_STARTS`] or with the endpoint's own prefix. `content-encoding` is here because the body's bytes
-/// are not the owner's to describe.
+/// Names that are the engine's or the connection's (C21, C88); lower case, sorted. Besides these, everything that
+/// begins with one of [`RESERVED_STARTS`] or with the endpoint's own prefix. `content-encoding` is here because the
+/// body's bytes are not the owner's to describe.
 const RESERVED: [&str; 13] = [
     "accept-encoding",
     "connection",
@@ -82,8 +83,9 @@ pub fn is_reserved(name: &str, prefix: &HeaderPrefix) -> bool {
         || prefix.covers(&name)
 }
 
-/// A value that can be sent as it is (RFC 9110 §5.5, without obs-text): visible ASCII, with spaces and tabs inside only.
-/// Empty is refused, as a form that shows masks sends it by mistake (C86); so is the mask. The error is a sentence.
+/// A value that can be sent as it is (RFC 9110 §5.5, without obs-text): visible ASCII, with spaces and tabs inside
+/// only. Empty is refused, as a form that shows masks sends it by mistake (C86); so is the mask. The error is a
+/// sentence.
 pub fn validate_value(value: &str) -> Result<(), String> {
     match value {
         MASK => Err(format!(
@@ -134,9 +136,9 @@ impl CustomHeaders {
         CustomHeaders::default().merge(headers.into_iter().map(|(name, value)| (name, Some(value))), prefix)
     }
 
-    /// Changes headers by name: `Some` sets one (in its old place if it was there, and in the new spelling), `None` deletes
-    /// it, those not named stay. Then checks all that there are against `prefix`, which may have been changed by the same
-    /// request, and the limits. With an error nothing is changed.
+    /// Changes headers by name: `Some` sets one (in its old place if it was there, and in the new spelling), `None`
+    /// deletes it, those not named stay. Then checks all that there are against `prefix`, which may have been changed
+    /// by the same request, and the limits. With an error nothing is changed.
     pub fn merge<N, V>(
         &self,
         patch: impl IntoIterator<Item = (N, Option<V>)>,
@@ -225,8 +227,8 @@ impl CustomHeaders {
         serde_json::to_string(&self.0).expect("texts are JSON")
     }
 
-    /// Reads what [`CustomHeaders::to_stored`] wrote. A row that came from elsewhere may hold anything: what could not be
-    /// sent is refused here, so that it fails this endpoint only (C87). The error shows nothing of the text.
+    /// Reads what [`CustomHeaders::to_stored`] wrote. A row that came from elsewhere may hold anything: what could not
+    /// be sent is refused here, so that it fails this endpoint only (C87). The error shows nothing of the text.
     pub fn from_stored(text: &str) -> Result<CustomHeaders, String> {
         let pairs: Vec<(String, String)> = serde_json::from_str(text)
             .map_err(|error| format!("The stored headers are unreadable ({:?}).", error.classify()))?;

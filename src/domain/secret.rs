@@ -41,7 +41,8 @@ pub enum SecretError {
     #[error("A secret begins with 'whsec_'.")]
     Prefix,
     #[error(
-        "After 'whsec_' a secret is standard base64 (A-Z, a-z, 0-9, '+', '/') with its '=' padding, and nothing before or after it."
+        "After 'whsec_' a secret is standard base64 (A-Z, a-z, 0-9, '+', '/') with its '=' padding, \
+         and nothing before or after it."
     )]
     Base64,
     #[error("A secret holds 24 to 64 bytes before base64.")]
@@ -49,8 +50,9 @@ pub enum SecretError {
 }
 
 impl SigningSecret {
-    /// Reads a secret. There is one spelling for each key (C37): the URL-safe alphabet, missing padding, white space or a
-    /// version before the prefix are refused, because two sides that repair them differently no longer agree on the key.
+    /// Reads a secret. There is one spelling for each key (C37): the URL-safe alphabet, missing padding, white space or
+    /// a version before the prefix are refused, because two sides that repair them differently no longer agree on the
+    /// key.
     pub fn parse(text: &str) -> Result<SigningSecret, SecretError> {
         let encoded = text.strip_prefix(PREFIX).ok_or(SecretError::Prefix)?;
         // Nothing longer can be right, so nothing longer is decoded.
@@ -151,8 +153,8 @@ impl SecretSet {
     }
 
     /// Makes `new` the current secret; the one before goes on signing for `overlap`, with zero not at all. Those whose
-    /// time is up are forgotten. A set holds no secret twice: one that returns while it is retiring is current again, and
-    /// rotating to the current one changes nothing. A sixth valid secret is refused (S23).
+    /// time is up are forgotten. A set holds no secret twice: one that returns while it is retiring is current again,
+    /// and rotating to the current one changes nothing. A sixth valid secret is refused (S23).
     pub fn rotate(&self, new: SigningSecret, overlap: Span, now: Timestamp) -> Result<SecretSet, TooMany> {
         let mut retiring = self.retiring.clone();
         if new != self.current {

@@ -23,11 +23,12 @@ use super::time::Span;
 /// How far a timestamp may lie from the verifier's clock, either way, unless it says otherwise (Standard Webhooks).
 pub const DEFAULT_TOLERANCE: Span = Span::from_secs(300);
 
-/// The most signatures of any version that a verifier looks at; a header with more is refused unread, so that nobody can
-/// make it compare for ever (C39). A sender has at most [`super::secret::MAX_VALID`].
+/// The most signatures of any version that a verifier looks at; a header with more is refused unread, so that nobody
+/// can make it compare for ever (C39). A sender has at most [`super::secret::MAX_VALID`].
 pub const MAX_SIGNATURES: usize = 20;
 
-/// The value of `webhook-signature`. `timestamp` is in seconds since the Unix epoch, the same as in `webhook-timestamp`.
+/// The value of `webhook-signature`. `timestamp` is in seconds since the Unix epoch, the same as in
+/// `webhook-timestamp`.
 pub fn sign_standard(id: &str, timestamp: i64, body: &[u8], secrets: &[&SigningSecret]) -> String {
     let timestamp = timestamp.to_string();
     let signatures: Vec<_> = (secrets.iter())

@@ -81,8 +81,8 @@ impl EventFilter {
         EventFilter(Arc::new([Pattern::Any]))
     }
 
-    /// Reads the list in `event_types`. An empty list is refused (an endpoint that wants nothing is a mistake). The error
-    /// is a sentence that names the entry by its position.
+    /// Reads the list in `event_types`. An empty list is refused (an endpoint that wants nothing is a mistake). The
+    /// error is a sentence that names the entry by its position.
     pub fn parse<T: AsRef<str>>(list: &[T]) -> Result<EventFilter, String> {
         if list.is_empty() {
             return Err("The list of event types must not be empty; leave it out to get every event.".into());

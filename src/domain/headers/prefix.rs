@@ -19,7 +19,8 @@ impl HeaderPrefix {
             && !text.ends_with('-');
         if !legal || text.len() > MAX_PREFIX_CHARS {
             return Err(format!(
-                "A header prefix is 1 to {MAX_PREFIX_CHARS} letters, digits and hyphens, beginning with a letter and not ending with a hyphen."
+                "A header prefix is 1 to {MAX_PREFIX_CHARS} letters, digits and hyphens, beginning with a letter \
+                 and not ending with a hyphen."
             ));
         }
         if text.eq_ignore_ascii_case("webhook") {

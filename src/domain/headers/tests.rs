@@ -182,7 +182,9 @@ fn bad_rows_are_refused() {
 
 proptest! {
     #[test]
-    fn headers_survive_the_store(pairs in proptest::collection::btree_map("x-[a-z]{1,9}", "[!-~]([ -~\t]{0,9}[!-~])?", 0..20)) {
+    fn headers_survive_the_store(
+        pairs in proptest::collection::btree_map("x-[a-z]{1,9}", "[!-~]([ -~\t]{0,9}[!-~])?", 0..20)
+    ) {
         prop_assume!(pairs.values().all(|value| value != MASK));
         let headers = CustomHeaders::new(pairs, &ours()).unwrap();
         prop_assert_eq!(CustomHeaders::from_stored(&headers.to_stored()), Ok(headers));

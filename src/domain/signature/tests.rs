@@ -39,7 +39,8 @@ fn the_published_example_computes() {
     assert_eq!(standard(STANDARD_SIGNATURE), Ok(()));
 }
 
-/// Computed with Python's `hmac`, from the raw UTF-8 bytes. C20: an empty body is signed too. C35: nothing is normalised.
+/// Computed with Python's `hmac`, from the raw UTF-8 bytes. C20: an empty body is signed too. C35: nothing is
+/// normalised.
 #[test]
 fn agrees_with_an_independent_implementation() {
     let check = |text: &str, id: &str, time: i64, body: &str, base64: &str, hex: &str| {
@@ -224,7 +225,11 @@ proptest! {
     }
 
     #[test]
-    fn nothing_made_up_verifies_or_panics(id: String, time in "[0-9]{0,20}|.*", header in "(v1[,=]|t=|[ ,]|[a-z0-9+/=]{0,9}|é)*") {
+    fn nothing_made_up_verifies_or_panics(
+        id: String,
+        time in "[0-9]{0,20}|.*",
+        header in "(v1[,=]|t=|[ ,]|[a-z0-9+/=]{0,9}|é)*",
+    ) {
         prop_assert!(verify_standard(&id, &time, &header, BODY, &[&secret(SECRET)], TIME, Span::MAX).is_err());
         prop_assert!(verify_timestamped(&header, BODY, &[&secret(SECRET)], TIME, Span::MAX).is_err());
     }

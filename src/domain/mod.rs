@@ -3,15 +3,29 @@
 //! 45-hour outage in milliseconds.
 
 pub mod attempt;
+pub mod content;
+pub mod delivery;
+pub mod dispatcher;
 pub mod duration_text;
+pub mod endpoint;
 pub mod event;
 pub mod event_type;
 pub mod excerpt;
 pub mod headers;
+pub mod health;
+pub mod hold;
+pub mod ids;
+pub mod judge;
+pub mod notice;
+pub mod policy;
+pub mod pressure;
 pub mod retry_after;
+pub mod schedule;
 pub mod secret;
 pub mod signature;
+pub mod simulate;
 pub mod subscription;
 pub mod target;
 pub mod time;
+pub mod window;
 mod words;

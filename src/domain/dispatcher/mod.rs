@@ -1,0 +1,412 @@
+//! The endpoint's brain: what arrives + now → what to do. Pure: the actor carries the effects out and feeds results
+//! back; `simulate` and the tests do the same with other hands.
+//!
+//! ```text
+//!   hint, load ──▶ two windows (S3) ──start──▶ on the wire ──ended──▶ judged ──record──▶ committed
+//!                    ▲    ▲                        │ local fault (S6)    │ refused or stale     │ retry
+//!                    │    └────────────────────────┘                     └─▶ reload, judge again │
+//!                    └───────────────────────────────────────────────────────────────────────────┘
+//! ```
+//!
+//! Every message that comes in is told the time first and followed by [`Dispatcher::pump`], which says what to start,
+//! write and read. Precedence of holds: disabled, paused, circuit, rate, slots.
+
+mod record;
+mod select;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{HashMap, HashSet, VecDeque};
+
+pub use record::{Batch, Reloaded};
+
+use super::attempt::{Attempt, Finding, Trigger};
+use super::delivery::{Line, Waiting};
+use super::endpoint::Endpoint;
+use super::health::Health;
+use super::ids::DeliveryNo;
+use super::judge::{Ended, Verdict};
+use super::pressure::{Allowance, BackOff};
+use super::time::{Span, Timestamp};
+use super::window::Window;
+
+/// What a dispatcher is made with.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Deliveries held in memory of each of the two lines.
+    pub window: usize,
+    /// Judged attempts that may wait for their commit; beyond it nothing starts.
+    pub unrecorded: usize,
+    /// The engine's length of one real second (S25: back-off against our own faults is real time).
+    pub real_second: Span,
+    /// Deliveries due before this instant were overdue when the process started: they are paced.
+    pub paced_before: Timestamp,
+}
+
+/// What the shell is to do. The order matters only within one kind.
+#[derive(Debug)]
+pub enum Effect {
+    /// Make this attempt now, and call [`Dispatcher::ended`] when it is over.
+    Start(Start),
+    /// Write this batch, and call [`Dispatcher::recorded`] or [`Dispatcher::refused`].
+    Record(Batch),
+    /// Read the beginning of both lines, and call [`Dispatcher::loaded`].
+    Load { limit: usize },
+    /// Read endpoint, health and where these deliveries stand, and call [`Dispatcher::reloaded`].
+    Reload { unrecorded: Vec<DeliveryNo> },
+    /// Ask for permission to start so many overdue attempts; it comes with [`Dispatcher::paced`].
+    Pace(usize),
+    /// These deliveries were cut while on the wire, and no result will come: give them up to the cut (S15).
+    Release(Vec<DeliveryNo>),
+}
+
+/// One attempt to make.
+#[derive(Clone, Debug)]
+pub struct Start {
+    pub delivery: Waiting,
+    pub trigger: Trigger,
+    /// The circuit's `opened_at` if this is its probe.
+    pub probe_of: Option<Timestamp>,
+}
+
+/// The first rows of both lines, read in one snapshot.
+#[derive(Debug, Default)]
+pub struct Loaded {
+    pub first: Vec<Waiting>,
+    pub first_complete: bool,
+    /// Single and bulk retries.
+    pub second: Vec<Waiting>,
+    pub second_complete: bool,
+    /// The endpoint's newest delivery at the snapshot.
+    pub read_through: DeliveryNo,
+}
+
+/// What may be started now, from outside the endpoint.
+#[derive(Clone, Copy, Debug)]
+pub struct Room {
+    /// So many attempts, by the installation's cap.
+    pub starts: usize,
+    /// The endpoint's own rate limit lets nothing start before this instant.
+    pub rate: Option<Timestamp>,
+}
+
+impl Room {
+    pub const PLENTY: Room = Room {
+        starts: usize::MAX,
+        rate: None,
+    };
+}
+
+/// The versions of an endpoint's two rows: configuration and status (people and verdicts), health (the owner).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Versions {
+    pub endpoint: i64,
+    pub health: i64,
+}
+
+/// The delivery has an attempt on the wire, or one whose result is not yet committed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OnTheWire;
+
+/// See the module's text.
+#[derive(Debug)]
+pub struct Dispatcher {
+    limits: Limits,
+    /// What the store has, as far as is known here.
+    committed: Versions,
+    /// With every judged attempt counted in, committed or not: what is decided by.
+    endpoint: Endpoint,
+    health: Health,
+    first: Window,
+    second: Window,
+    /// Attempts on the wire.
+    in_flight: HashMap<DeliveryNo, Start>,
+    /// Judged attempts that are not in `recording`.
+    unrecorded: VecDeque<(Ended, Verdict)>,
+    /// The batch being written.
+    recording: Option<Vec<(Ended, Verdict)>>,
+    /// Deliveries that a person's request is about to change.
+    locked: HashSet<DeliveryNo>,
+    /// While rows are being read: whose rows may be older than what is known here.
+    loading: Option<HashSet<DeliveryNo>>,
+    /// Memory and store differ in a way that only reading mends.
+    stale: bool,
+    /// Nothing starts until endpoint and health were read again.
+    reload: Reload,
+    /// The newest delivery known of, read or hinted.
+    seen_through: DeliveryNo,
+    /// The newest delivery covered by a read.
+    read_through: DeliveryNo,
+    allowance: Allowance,
+    local_fault: BackOff,
+    store_fault: BackOff,
+    /// Permissions left to start overdue attempts, and whether more were asked for.
+    permits: usize,
+    pacing: bool,
+    /// The last single free slot went to a first attempt (S3: they alternate).
+    after_first: bool,
+    released: Vec<DeliveryNo>,
+    gone: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reload {
+    No,
+    /// A person's change is being committed; nothing starts until its outcome is known.
+    Frozen,
+    Wanted,
+    Asked,
+    /// The endpoint was changed again while it was being read.
+    AskedAgain,
+}
+
+impl Dispatcher {
+    /// A dispatcher for an endpoint just read; its windows are read with the first [`pump`](Self::pump).
+    pub fn new(endpoint: Endpoint, health: Health, health_version: i64, limits: Limits) -> Dispatcher {
+        let second = limits.real_second;
+        Dispatcher {
+            limits,
+            committed: Versions {
+                endpoint: endpoint.version,
+                health: health_version,
+            },
+            endpoint,
+            health,
+            first: Window::new(limits.window),
+            second: Window::new(limits.window),
+            in_flight: HashMap::new(),
+            unrecorded: VecDeque::new(),
+            recording: None,
+            locked: HashSet::new(),
+            loading: None,
+            stale: true,
+            reload: Reload::No,
+            seen_through: DeliveryNo(0),
+            read_through: DeliveryNo(0),
+            allowance: Allowance::full(),
+            local_fault: BackOff::new(second, second.scaled(60.0)),
+            store_fault: BackOff::new(second.scaled(0.1), second.scaled(5.0)),
+            permits: 0,
+            pacing: false,
+            after_first: false,
+            released: Vec::new(),
+            gone: false,
+        }
+    }
+
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    pub fn health(&self) -> &Health {
+        &self.health
+    }
+
+    /// The endpoint was deleted: whatever comes is dropped.
+    pub fn is_gone(&self) -> bool {
+        self.gone
+    }
+
+    pub fn in_flight(&self) -> usize {
+        self.in_flight.len()
+    }
+
+    pub fn is_narrowed(&self) -> bool {
+        self.allowance.is_narrowed()
+    }
+
+    /// Nothing is on the wire, being written, read or changed.
+    pub fn is_idle(&self) -> bool {
+        self.in_flight.is_empty()
+            && self.recording.is_none()
+            && self.unrecorded.is_empty()
+            && self.locked.is_empty()
+            && self.loading.is_none()
+            && self.released.is_empty()
+            && self.reload == Reload::No
+            && !self.stale
+    }
+
+    /// Deliveries with an attempt on the wire or a result not yet committed.
+    pub fn on_the_wire(&self) -> Vec<DeliveryNo> {
+        let judged = self.recording.iter().flatten().chain(&self.unrecorded);
+        self.in_flight
+            .keys()
+            .copied()
+            .chain(judged.map(|(ended, _)| ended.delivery.no))
+            .collect()
+    }
+
+    fn is_on_the_wire(&self, no: DeliveryNo) -> bool {
+        let mut judged = self.recording.iter().flatten().chain(&self.unrecorded);
+        self.in_flight.contains_key(&no) || judged.any(|(ended, _)| ended.delivery.no == no)
+    }
+
+    /// New deliveries, committed right after the endpoint's delivery `after`. Stale ones are ignored (the read covered
+    /// them); a gap before them means that a hint was lost, and only reading helps.
+    pub fn hint(&mut self, after: DeliveryNo, deliveries: Vec<Waiting>) {
+        let known = self.seen_through.max(self.read_through);
+        if after > known {
+            self.stale = true;
+        }
+        for delivery in deliveries {
+            if delivery.no > known {
+                self.seen_through = self.seen_through.max(delivery.no);
+                self.admit(delivery);
+            }
+        }
+    }
+
+    /// The endpoint's newest delivery, as the sweeper or the supervisor knows it: if it was never heard of here, a hint
+    /// was lost.
+    pub fn poke(&mut self, newest: DeliveryNo) {
+        if newest > self.seen_through.max(self.read_through) {
+            self.stale = true;
+        }
+    }
+
+    /// Rows were changed behind the windows' back (a bulk requeue).
+    pub fn refresh(&mut self) {
+        self.stale = true;
+    }
+
+    /// What [`Effect::Load`] asked for.
+    pub fn loaded(&mut self, rows: Loaded) {
+        let Some(touched) = self.loading.take() else { return };
+        self.read_through = self.read_through.max(rows.read_through);
+        let busy = |row: &Waiting| touched.contains(&row.no) || row.cut != self.endpoint.cut;
+        let fresh = |rows: Vec<Waiting>| rows.into_iter().filter(|row| !busy(row)).collect::<Vec<_>>();
+        let newer = |waiting: &Waiting| waiting.no > rows.read_through || touched.contains(&waiting.no);
+        // How far the read went, whatever of it is left out.
+        let read_to = |rows: &[Waiting], complete: bool| rows.last().filter(|_| !complete).map(Waiting::place);
+        let (first_to, second_to) = (
+            read_to(&rows.first, rows.first_complete),
+            read_to(&rows.second, rows.second_complete),
+        );
+        self.first.replace(fresh(rows.first), first_to, newer);
+        self.second.replace(fresh(rows.second), second_to, newer);
+    }
+
+    /// The read failed; it is asked for again after a while.
+    pub fn load_failed(&mut self, now: Timestamp) {
+        self.loading = None;
+        self.stale = true;
+        self.store_fault.failed(now);
+    }
+
+    /// An attempt is over. `draw` is uniform in [0, 1); `wall_secs` the wall clock; `no_egress`: see S6.
+    pub fn ended(&mut self, no: DeliveryNo, attempt: Attempt, draw: f64, wall_secs: i64, no_egress: bool) {
+        let Some(start) = self.in_flight.remove(&no) else {
+            return;
+        };
+        if self.gone {
+            return;
+        }
+        if let Finding::Local { .. } = attempt.report.finding {
+            self.local_fault.failed(attempt.ended_at);
+            if start.delivery.cut == self.endpoint.cut {
+                self.touch(no);
+                self.admit(start.delivery);
+            } else {
+                self.released.push(no);
+            }
+            return;
+        }
+        self.local_fault.succeeded();
+        self.allowance.after(&attempt.report, self.endpoint.max_in_flight);
+        let ended = Ended {
+            delivery: start.delivery,
+            attempt,
+            probe_of: start.probe_of,
+            draw,
+            wall_secs,
+            no_egress,
+        };
+        let verdict = super::judge::judge(&ended, &mut self.endpoint, &mut self.health);
+        if verdict.disable.is_some() {
+            self.forget_cut();
+        }
+        self.unrecorded.push_back((ended, verdict));
+    }
+
+    /// So many overdue attempts may start.
+    pub fn paced(&mut self, permits: usize) {
+        self.pacing = false;
+        self.permits += permits;
+    }
+
+    /// A person's request is about to change this delivery: no attempt of it starts until [`unlock`](Self::unlock).
+    pub fn lock(&mut self, no: DeliveryNo) -> Result<(), OnTheWire> {
+        if self.is_on_the_wire(no) || !self.locked.insert(no) {
+            return Err(OnTheWire);
+        }
+        for window in [&mut self.first, &mut self.second] {
+            if let Some(place) = window.find(no) {
+                window.remove(&place);
+            }
+        }
+        self.touch(no);
+        Ok(())
+    }
+
+    /// The request is through: the delivery as it waits now, or `None` if that is not known (it is read again).
+    pub fn unlock(&mut self, no: DeliveryNo, delivery: Option<Waiting>) {
+        self.locked.remove(&no);
+        match delivery {
+            Some(delivery) => self.admit(delivery),
+            None => self.stale = true,
+        }
+    }
+
+    /// A disable or delete is about to be committed: nothing starts until [`changed`](Self::changed). Returns what is
+    /// on the wire: those deliveries finish (S15).
+    pub fn freeze(&mut self) -> Vec<DeliveryNo> {
+        self.reload = Reload::Frozen;
+        self.on_the_wire()
+    }
+
+    /// The endpoint was (or may have been) changed: nothing starts under the old state any more (S26).
+    pub fn changed(&mut self) {
+        self.reload = match self.reload {
+            Reload::Asked | Reload::AskedAgain => Reload::AskedAgain,
+            _ => Reload::Wanted,
+        };
+    }
+
+    /// Lets go of event contents that will not be needed before `instant`.
+    pub fn drop_contents_after(&mut self, instant: Timestamp) {
+        self.first.drop_contents_after(instant);
+        self.second.drop_contents_after(instant);
+    }
+
+    fn admit(&mut self, delivery: Waiting) {
+        if delivery.cut != self.endpoint.cut || self.gone {
+            return;
+        }
+        match delivery.line {
+            Line::First => self.first.admit(delivery),
+            Line::Single | Line::Retry => self.second.admit(delivery),
+        }
+    }
+
+    /// Remembers that a row read before now would be older than what is known here.
+    fn touch(&mut self, no: DeliveryNo) {
+        if let Some(touched) = &mut self.loading {
+            touched.insert(no);
+        }
+    }
+
+    /// Drops what a cut has taken out of the lines.
+    fn forget_cut(&mut self) {
+        let cut = self.endpoint.cut;
+        self.first.retain(|waiting| waiting.cut == cut);
+        self.second.retain(|waiting| waiting.cut == cut);
+    }
+
+    fn busy(&self) -> HashSet<DeliveryNo> {
+        self.on_the_wire()
+            .into_iter()
+            .chain(self.locked.iter().copied())
+            .collect()
+    }
+}

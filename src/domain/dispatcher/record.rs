@@ -1,0 +1,190 @@
+//! Results on their way into the store: judged at once, written in batches, judged again if the endpoint was changed
+//! meanwhile (S1, S13, S14).
+
+use std::collections::HashMap;
+
+use super::super::delivery::{Line, Next, Waiting};
+use super::super::endpoint::Endpoint;
+use super::super::health::Health;
+use super::super::ids::{DeliveryNo, EndpointNo};
+use super::super::judge::{self, Ended, Verdict};
+use super::super::time::Timestamp;
+use super::{Dispatcher, Effect, Reload, Versions};
+
+/// Everything that the results of an endpoint change, to be written in one transaction, and only if both versions still
+/// hold.
+#[derive(Clone, Debug)]
+pub struct Batch {
+    pub endpoint: EndpointNo,
+    pub expected: Versions,
+    pub results: Vec<(Ended, Verdict)>,
+    /// Streaks and circuit after the last result.
+    pub health: Health,
+    /// When the actor is needed next; applies unless the store knows a delivery newer than `seen_through`.
+    pub wake_at: Option<Timestamp>,
+    pub seen_through: DeliveryNo,
+    /// What is on the wire while a verdict in this batch disables the endpoint: those deliveries finish (S15).
+    pub spared: Vec<DeliveryNo>,
+}
+
+impl Batch {
+    /// The reason, if one of the results disables the endpoint.
+    pub fn disable(&self) -> Option<&str> {
+        self.results.iter().find_map(|(_, verdict)| verdict.disable.as_deref())
+    }
+}
+
+/// The endpoint as it stands in the store.
+#[derive(Debug)]
+pub struct Reloaded {
+    pub endpoint: Endpoint,
+    pub health: Health,
+    pub health_version: i64,
+    /// Run and attempts ever made of the deliveries asked for; those deleted are missing.
+    pub positions: HashMap<DeliveryNo, (u32, u32)>,
+}
+
+impl Dispatcher {
+    /// The next batch, if there is one and none is being written.
+    pub(super) fn next_batch(&mut self, now: Timestamp) -> Option<Effect> {
+        if self.unrecorded.is_empty() || self.recording.is_some() || self.reload != Reload::No {
+            return None;
+        }
+        if self.store_fault.until(now).is_some() {
+            return None;
+        }
+        let results: Vec<(Ended, Verdict)> = self.unrecorded.drain(..).collect();
+        self.recording = Some(results.clone());
+        let disables = results.iter().any(|(_, verdict)| verdict.disable.is_some());
+        Some(Effect::Record(Batch {
+            endpoint: self.endpoint.no,
+            expected: self.committed,
+            results,
+            health: self.health,
+            wake_at: self.wake_when_recorded(now),
+            seen_through: self.seen_through.max(self.read_through),
+            spared: if disables {
+                self.in_flight.keys().copied().collect()
+            } else {
+                Vec::new()
+            },
+        }))
+    }
+
+    /// When the actor is needed once the batch at hand is committed. Whatever is on the wire then must be found again
+    /// if the process dies, so it counts as needed now.
+    fn wake_when_recorded(&self, now: Timestamp) -> Option<Timestamp> {
+        if !self.in_flight.is_empty() {
+            return Some(now);
+        }
+        let retries = self
+            .recording
+            .iter()
+            .flatten()
+            .filter_map(|(_, verdict)| match verdict.next {
+                Next::Retry { due_at, .. } if self.endpoint.is_enabled() => Some(self.hold_until(due_at)),
+                _ => None,
+            });
+        retries.chain(self.next_start(now)).min()
+    }
+
+    /// The batch is committed. `skipped`: some of its results no longer belonged to their rows and were left out.
+    pub fn recorded(&mut self, skipped: bool) {
+        let Some(results) = self.recording.take() else { return };
+        self.store_fault.succeeded();
+        let disabled = results.iter().any(|(_, verdict)| verdict.disable.is_some());
+        self.committed.health += 1;
+        self.committed.endpoint += i64::from(disabled);
+        self.stale |= skipped;
+        for (ended, verdict) in results {
+            self.touch(ended.delivery.no);
+            if let Next::Retry { due_at, .. } = verdict.next {
+                self.admit(after_failure(ended.delivery, due_at, verdict.probed_at));
+            }
+        }
+    }
+
+    /// The store did not take the batch, or it is not known whether it did. Nothing starts until it has (S1).
+    pub fn refused(&mut self, now: Timestamp) {
+        self.store_fault.failed(now);
+        self.put_back();
+        self.changed();
+    }
+
+    /// The endpoint was changed since the batch was judged: read it and judge the same results again.
+    pub fn outdated(&mut self) {
+        self.put_back();
+        self.changed();
+    }
+
+    fn put_back(&mut self) {
+        for result in self.recording.take().into_iter().flatten().rev() {
+            self.unrecorded.push_front(result);
+        }
+    }
+
+    /// What [`Effect::Reload`] asked for; `None` if the endpoint is deleted.
+    pub fn reloaded(&mut self, reloaded: Option<Reloaded>) {
+        if self.reload == Reload::AskedAgain {
+            self.reload = Reload::Wanted;
+            return;
+        }
+        self.reload = Reload::No;
+        self.store_fault.succeeded();
+        let Some(reloaded) = reloaded else {
+            self.gone = true;
+            self.first.retain(|_| false);
+            self.second.retain(|_| false);
+            self.unrecorded.clear();
+            self.recording = None;
+            return;
+        };
+        let Reloaded {
+            endpoint,
+            health,
+            health_version,
+            positions,
+        } = reloaded;
+        let before = std::mem::replace(
+            &mut self.committed,
+            Versions {
+                endpoint: endpoint.version,
+                health: health_version,
+            },
+        );
+        // Rows may have been read under the old state, and left out for it.
+        self.stale |= before.endpoint != self.committed.endpoint;
+        (self.endpoint, self.health) = (endpoint, health);
+        for (ended, _) in std::mem::take(&mut self.unrecorded) {
+            let delivery = &ended.delivery;
+            if positions.get(&delivery.no) != Some(&(delivery.run, delivery.attempts_total)) {
+                // Already recorded (the store took the batch after all), or no longer there.
+                self.stale = true;
+                continue;
+            }
+            let verdict = judge::judge(&ended, &mut self.endpoint, &mut self.health);
+            self.unrecorded.push_back((ended, verdict));
+        }
+        self.forget_cut();
+    }
+
+    /// The endpoint could not be read; it is asked for again after a while.
+    pub fn reload_failed(&mut self, now: Timestamp) {
+        self.store_fault.failed(now);
+        self.reload = Reload::Wanted;
+    }
+}
+
+/// The delivery as it waits after a failed attempt.
+fn after_failure(delivery: Waiting, due_at: Timestamp, probed_at: Option<Timestamp>) -> Waiting {
+    Waiting {
+        line: Line::Retry,
+        order_at: due_at,
+        due_at,
+        attempt: delivery.attempt + 1,
+        attempts_total: delivery.attempts_total + 1,
+        probed_at: probed_at.or(delivery.probed_at),
+        content: None,
+        ..delivery
+    }
+}

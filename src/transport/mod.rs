@@ -1,6 +1,22 @@
 //! How an attempt reaches its receiver. The engine knows only the traits here; [`awc`] is the real thing, and the
 //! simulation puts scripted receivers behind the same traits.
 
+pub mod awc;
+mod chunked;
+mod connect;
+mod dial;
+mod exchange;
+pub mod failure;
+mod framing;
+mod idle;
+pub mod resolve;
+pub mod standin;
+mod stream;
+mod tls;
+mod wire;
+
+pub use standin as target;
+
 use std::sync::Arc;
 
 use bytes::Bytes;

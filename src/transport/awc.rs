@@ -17,7 +17,7 @@ use super::connect::{Connector, Surroundings};
 use super::exchange::{CURRENT, Exchange};
 use super::failure::{self, Failure};
 use super::idle::IDLE_LIMIT;
-use super::resolve::{Resolve, SystemResolver};
+use super::resolve::{Lookups, Resolve, SystemResolver};
 use super::target::{AddressPolicy, EXCERPT_BYTES, TargetUrl, clean};
 use super::tls;
 use super::{Request, Transport, TransportFactory};
@@ -63,7 +63,7 @@ impl AwcFactory {
     pub fn new(options: Options) -> Result<Self, rustls::Error> {
         let tls = tls::client_config(&options.extra_roots)?;
         Ok(AwcFactory(Arc::new(Surroundings {
-            resolver: options.resolver,
+            lookups: Lookups::new(options.resolver),
             policy: options.policy,
             tls,
         })))
@@ -87,6 +87,8 @@ pub struct AwcTransport {
 struct Route {
     url: Arc<str>,
     target: Arc<TargetUrl>,
+    /// How many routes the endpoint had before.
+    number: u64,
     /// What awc is given for a URI. It is only the key of the pool, where plain and TLS connections and those to
     /// different hosts must not be mistaken for each other; an edit of the endpoint makes a new one.
     key: Uri,
@@ -119,16 +121,14 @@ impl AwcTransport {
             return Some(route.clone());
         }
         let target = TargetUrl::parse(url, false).ok()?;
+        let number = last.as_ref().map_or(0, |route| route.number + 1);
         // Any host name will do; it is never looked up.
-        let key = match last.as_ref().map(|route| route.key.port_u16()) {
-            Some(Some(number)) => number.wrapping_add(1),
-            _ => 0,
-        };
-        let key = Uri::try_from(format!("http://endpoint:{key}/")).ok()?;
+        let key = Uri::try_from(format!("http://route-{number}/")).ok()?;
         Some(
             last.insert(Route {
                 url: Arc::clone(url),
                 target: Arc::new(target),
+                number,
                 key,
             })
             .clone(),

@@ -1,6 +1,7 @@
 //! From a target to a connection: resolve, judge, dial, TLS. Each step has its own limit; the attempt's timeout runs over
 //! all of them.
 
+use std::cell::Cell;
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -19,9 +20,9 @@ use super::dial::dial;
 use super::exchange::{CURRENT, Exchange};
 use super::failure::{self, Failure};
 use super::idle::{Janitor, Line};
-use super::resolve::Resolve;
+use super::resolve::Lookups;
 use super::stream::Stream;
-use super::target::{AddressPolicy, Host, Scheme, Verdict};
+use super::target::{AddressPolicy, Host, Scheme};
 use super::tls;
 use super::wire::Wire;
 use crate::domain::time::Span;
@@ -33,7 +34,7 @@ pub const TLS_LIMIT: Duration = Duration::from_secs(10);
 
 /// What every connection of the process needs.
 pub struct Surroundings {
-    pub resolver: Arc<dyn Resolve>,
+    pub lookups: Lookups,
     pub policy: AddressPolicy,
     pub tls: Arc<rustls::ClientConfig>,
 }
@@ -42,14 +43,22 @@ pub struct Surroundings {
 #[derive(Clone)]
 pub struct Connector {
     around: Arc<Surroundings>,
+    own: Rc<Own>,
+}
+
+/// What belongs to one endpoint.
+#[derive(Default)]
+struct Own {
     janitor: Rc<Janitor>,
+    /// The last lookup of its name failed.
+    suspect: Cell<bool>,
 }
 
 impl Connector {
     pub fn new(around: Arc<Surroundings>) -> Self {
         Connector {
             around,
-            janitor: Rc::default(),
+            own: Rc::default(),
         }
     }
 }
@@ -62,14 +71,14 @@ impl Service<ConnectInfo<Uri>> for Connector {
     actix_service::always_ready!();
 
     fn call(&self, info: ConnectInfo<Uri>) -> Self::Future {
-        let Connector { around, janitor } = self.clone();
+        let Connector { around, own } = self.clone();
         Box::pin(async move {
             // awc's error types would lose what went wrong; it is left in the exchange, and awc only told that it did.
             let given_up = || ConnectError::Io(io::ErrorKind::NotConnected.into());
             let exchange = CURRENT.try_with(Rc::clone).map_err(|_| given_up())?;
-            match around.connect(&exchange).await {
+            match around.connect(&exchange, &own.suspect).await {
                 Ok((wire, peer)) => {
-                    let stream = Stream::new(Line::new(wire, peer), janitor);
+                    let stream = Stream::new(Line::new(wire, peer), Rc::clone(&own.janitor));
                     Ok(Connection::new(info.request().clone(), stream))
                 }
                 Err(failure) => {
@@ -82,8 +91,8 @@ impl Service<ConnectInfo<Uri>> for Connector {
 }
 
 impl Surroundings {
-    async fn connect(&self, exchange: &Exchange) -> Result<(Wire, SocketAddr), Failure> {
-        let addresses = self.addresses(exchange).await?;
+    async fn connect(&self, exchange: &Exchange, suspect: &Cell<bool>) -> Result<(Wire, SocketAddr), Failure> {
+        let addresses = self.addresses(exchange, suspect).await?;
         let (tcp, peer) = self.dial(exchange, addresses).await?;
         exchange.trace.borrow_mut().remote_addr = Some(peer);
         match exchange.target.scheme() {
@@ -94,11 +103,11 @@ impl Surroundings {
 
     /// The addresses that may be dialled. Names and literals are judged alike, and on every new connection: what a name
     /// means may have changed since it was last looked at (C24). Of a mixed answer the bad addresses are dropped.
-    async fn addresses(&self, exchange: &Exchange) -> Result<Vec<SocketAddr>, Failure> {
+    async fn addresses(&self, exchange: &Exchange, suspect: &Cell<bool>) -> Result<Vec<SocketAddr>, Failure> {
         let found = match exchange.target.host() {
-            Host::Ip(ip) => vec![ip],
+            Host::Ip(ip) => vec![*ip],
             Host::Name(name) => {
-                let (found, took) = timed(self.resolver.resolve(&name)).await;
+                let (found, took) = timed(self.lookups.find(name, suspect)).await;
                 exchange.trace.borrow_mut().dns = Some(took);
                 found?
             }
@@ -106,7 +115,7 @@ impl Surroundings {
         let port = exchange.target.port();
         // `::ffff:127.0.0.1` is dialled, and so must be judged, as what it is (C26).
         let canonical = found.iter().map(IpAddr::to_canonical);
-        let allowed = canonical.filter(|ip| self.policy.judge(*ip) == Verdict::Allowed);
+        let allowed = canonical.filter(|ip| self.policy.judge(*ip).is_allowed());
         let addresses: Vec<_> = allowed.map(|ip| SocketAddr::new(ip, port)).collect();
         if addresses.is_empty() {
             Err(failure::BLOCKED)

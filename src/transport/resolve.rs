@@ -1,8 +1,9 @@
 //! From a host name to addresses. Never by `getaddrinfo`, which blocks a thread of a pool that others need (C19):
-//! hickory asks the system's name servers itself, with a deadline and a cap on how many questions are open at once.
+//! hickory asks the system's name servers itself, and [`Lookups`] puts a deadline and a cap on that.
 
+use std::cell::Cell;
 use std::net::IpAddr;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -14,13 +15,18 @@ use tokio::time::timeout;
 
 use super::failure::{self, Failure};
 
-/// How long a lookup may take in all, waiting for a free place included.
+/// How long a lookup may take.
 pub const DNS_LIMIT: Duration = Duration::from_secs(5);
+/// Open lookups in the process. Each may hold a few sockets.
+pub const MAX_LOOKUPS: usize = 512;
+/// Of endpoints whose last lookup failed, so many besides: hundreds of names whose servers never answer must not fill
+/// the places that others need (C19).
+pub const MAX_SUSPECT_LOOKUPS: usize = 64;
+/// How long an attempt waits for a place before it is put off (S6).
+pub const PLACE_LIMIT: Duration = Duration::from_secs(1);
 /// One question to a name server may take this long; it is asked twice. Twice this is below [`DNS_LIMIT`], so that a
 /// server that swallows AAAA questions does not cost us the A answer it gave.
 const QUESTION_LIMIT: Duration = Duration::from_secs(2);
-/// Open lookups in the process. Each may hold a few sockets.
-pub const MAX_LOOKUPS: usize = 256;
 /// Answers kept by the resolver, each until its TTL ends.
 const CACHED_ANSWERS: u64 = 10_000;
 
@@ -32,19 +38,48 @@ pub trait Resolve: Send + Sync {
     fn resolve<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Vec<IpAddr>, Failure>>;
 }
 
-/// The system's resolver: `/etc/resolv.conf` and `/etc/hosts` as they were at the first lookup that could read them.
-pub struct SystemResolver {
-    hickory: OnceLock<TokioResolver>,
+/// All lookups of the process: any resolver, with our deadline and our caps.
+pub struct Lookups {
+    resolver: Arc<dyn Resolve>,
     places: Semaphore,
+    suspect_places: Semaphore,
 }
 
-impl Default for SystemResolver {
-    fn default() -> Self {
-        SystemResolver {
-            hickory: OnceLock::new(),
+impl Lookups {
+    pub fn new(resolver: Arc<dyn Resolve>) -> Self {
+        Lookups {
+            resolver,
             places: Semaphore::new(MAX_LOOKUPS),
+            suspect_places: Semaphore::new(MAX_SUSPECT_LOOKUPS),
         }
     }
+
+    /// Looks a name up. `suspect` is the endpoint's memory of how its last lookup ended.
+    ///
+    /// # Errors
+    /// The failure to report for the attempt; waiting in vain for a place is our fault, not the receiver's.
+    pub async fn find(&self, name: &str, suspect: &Cell<bool>) -> Result<Vec<IpAddr>, Failure> {
+        let places = if suspect.get() {
+            &self.suspect_places
+        } else {
+            &self.places
+        };
+        let place = timeout(PLACE_LIMIT, places.acquire()).await;
+        let Ok(Ok(_place)) = place else {
+            return Err(failure::DNS_BUSY);
+        };
+        // Until it is known better: whoever abandons the attempt does not come back here.
+        suspect.set(true);
+        let answer = timeout(DNS_LIMIT, self.resolver.resolve(name)).await;
+        suspect.set(!matches!(answer, Ok(Ok(_))));
+        answer.unwrap_or(Err(failure::DNS_TIMEOUT))
+    }
+}
+
+/// The system's resolver: `/etc/resolv.conf` and `/etc/hosts` as they were at the first lookup that could read them.
+#[derive(Default)]
+pub struct SystemResolver {
+    hickory: OnceLock<TokioResolver>,
 }
 
 impl SystemResolver {
@@ -90,16 +125,7 @@ impl SystemResolver {
 
 impl Resolve for SystemResolver {
     fn resolve<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Vec<IpAddr>, Failure>> {
-        Box::pin(async move {
-            // Waiting for a place is our own congestion, waiting for the answer is not.
-            let place = timeout(DNS_LIMIT, self.places.acquire()).await;
-            let Ok(Ok(_place)) = place else {
-                return Err(failure::DNS_BUSY);
-            };
-            timeout(DNS_LIMIT, self.lookup(name))
-                .await
-                .unwrap_or(Err(failure::DNS_TIMEOUT))
-        })
+        Box::pin(self.lookup(name))
     }
 }
 

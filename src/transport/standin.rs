@@ -18,10 +18,17 @@ pub enum Host {
     Ip(IpAddr),
 }
 #[derive(Clone, Debug)]
-pub struct TargetUrl(url::Url);
+pub struct TargetUrl(url::Url, Host);
 impl TargetUrl {
     pub fn parse(text: &str, _https_only: bool) -> Result<TargetUrl, String> {
-        url::Url::parse(text).map(TargetUrl).map_err(|e| e.to_string())
+        let url = url::Url::parse(text).map_err(|e| e.to_string())?;
+        let host = match url.host() {
+            Some(url::Host::Ipv4(ip)) => Host::Ip(ip.into()),
+            Some(url::Host::Ipv6(ip)) => Host::Ip(ip.into()),
+            Some(url::Host::Domain(name)) => Host::Name(name.to_owned()),
+            None => Host::Name(String::new()),
+        };
+        Ok(TargetUrl(url, host))
     }
     pub fn scheme(&self) -> Scheme {
         if self.0.scheme() == "https" {
@@ -30,13 +37,8 @@ impl TargetUrl {
             Scheme::Http
         }
     }
-    pub fn host(&self) -> Host {
-        match self.0.host() {
-            Some(url::Host::Ipv4(ip)) => Host::Ip(ip.into()),
-            Some(url::Host::Ipv6(ip)) => Host::Ip(ip.into()),
-            Some(url::Host::Domain(name)) => Host::Name(name.to_owned()),
-            None => Host::Name(String::new()),
-        }
+    pub fn host(&self) -> &Host {
+        &self.1
     }
     pub fn port(&self) -> u16 {
         self.0.port_or_known_default().unwrap_or(0)
@@ -48,23 +50,33 @@ impl TargetUrl {
     pub fn host_header(&self) -> String {
         self.0[url::Position::BeforeHost..url::Position::AfterPort].to_owned()
     }
-    pub fn tls_name(&self) -> Option<String> {
+    pub fn tls_name(&self) -> String {
         match self.host() {
-            Host::Name(name) => Some(name.trim_end_matches('.').to_owned()),
-            Host::Ip(ip) => Some(ip.to_string()),
+            Host::Name(name) => name.trim_end_matches('.').to_owned(),
+            Host::Ip(ip) => ip.to_string(),
         }
     }
 }
 #[derive(Clone, Debug, Default)]
 pub struct AddressPolicy {
-    pub allow: Vec<IpNet>,
+    allow: Vec<IpNet>,
 }
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Allowed,
     Blocked,
 }
+impl Verdict {
+    pub fn is_allowed(self) -> bool {
+        self == Verdict::Allowed
+    }
+}
 impl AddressPolicy {
+    pub fn new(allow: impl IntoIterator<Item = IpNet>) -> AddressPolicy {
+        AddressPolicy {
+            allow: allow.into_iter().collect(),
+        }
+    }
     pub fn judge(&self, ip: IpAddr) -> Verdict {
         let ip = ip.to_canonical();
         let private = match ip {

@@ -1,12 +1,11 @@
 //! The TLS side of a connection: one client configuration for the whole process.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 
-use super::target::{Host, TargetUrl};
+use super::target::TargetUrl;
 
 /// Builds the configuration that all connections of a factory share: ring, TLS 1.2 and 1.3, the system's roots and
 /// `extra_roots` (private authorities), and only `http/1.1` in ALPN, so that no receiver answers in HTTP/2 (C03).
@@ -38,11 +37,8 @@ pub fn client_config(extra_roots: &[CertificateDer<'static>]) -> Result<Arc<Clie
     Ok(Arc::new(config))
 }
 
-/// The name to verify the certificate against. For a host name it is also sent as SNI, without the trailing dot; for an
-/// address rustls sends none (RFC 6066 §3, C22). `None` if no certificate could ever be for that name.
+/// The name to verify the certificate against. A host name is also sent as SNI; for an address rustls sends none
+/// (RFC 6066 §3, C22). `None` if no certificate could be for that name.
 pub fn server_name(target: &TargetUrl) -> Option<ServerName<'static>> {
-    match target.host() {
-        Host::Ip(ip) => Some(ServerName::IpAddress(IpAddr::into(ip))),
-        Host::Name(name) => ServerName::try_from(name.trim_end_matches('.').to_owned()).ok(),
-    }
+    ServerName::try_from(target.tls_name()).ok()
 }

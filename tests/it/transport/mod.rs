@@ -21,7 +21,7 @@ pub fn on_actix<T>(test: impl Future<Output = T>) -> T {
 pub fn local_options() -> Options {
     let allow = ["127.0.0.0/8", "::1/128"].map(|net| net.parse().expect("a network"));
     Options {
-        policy: AddressPolicy { allow: allow.into() },
+        policy: AddressPolicy::new(allow),
         ..Options::default()
     }
 }

@@ -3,5 +3,15 @@
 //! 45-hour outage in milliseconds.
 
 pub mod attempt;
+pub mod duration_text;
+pub mod event;
+pub mod event_type;
+pub mod excerpt;
+pub mod headers;
+pub mod retry_after;
+pub mod secret;
+pub mod signature;
+pub mod subscription;
+pub mod target;
 pub mod time;
 mod words;

@@ -18,10 +18,11 @@ use super::exchange::{CURRENT, Exchange};
 use super::failure::{self, Failure};
 use super::idle::IDLE_LIMIT;
 use super::resolve::{Lookups, Resolve, SystemResolver};
-use super::target::{AddressPolicy, EXCERPT_BYTES, TargetUrl, clean};
 use super::tls;
 use super::{Request, Transport, TransportFactory};
 use crate::domain::attempt::{Answer, Finding, Report, Timing};
+use crate::domain::excerpt::{EXCERPT_BYTES, clean};
+use crate::domain::target::{AddressPolicy, TargetUrl};
 use crate::domain::time::Span;
 
 /// Requests in flight per endpoint; above every `max_in_flight` (S19), so that nothing ever waits in awc's pool, where

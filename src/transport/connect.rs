@@ -22,9 +22,9 @@ use super::failure::{self, Failure};
 use super::idle::{Janitor, Line};
 use super::resolve::Lookups;
 use super::stream::Stream;
-use super::target::{AddressPolicy, Host, Scheme};
 use super::tls;
 use super::wire::Wire;
+use crate::domain::target::{AddressPolicy, Host, Scheme};
 use crate::domain::time::Span;
 
 /// How long it may take until one of the addresses accepts a connection.

@@ -10,8 +10,8 @@ use tokio::time::Instant;
 
 use super::Request;
 use super::failure::Failure;
-use super::target::TargetUrl;
 use crate::domain::attempt::Timing;
+use crate::domain::target::TargetUrl;
 use crate::domain::time::Span;
 
 tokio::task_local! {

@@ -5,7 +5,7 @@
 use httparse::{Header, ParserConfig, Response};
 
 use super::chunked::{Chunked, Step};
-use super::target::EXCERPT_BYTES;
+use crate::domain::excerpt::EXCERPT_BYTES;
 
 /// The longest response head, interim responses each by themselves, in bytes.
 pub const HEAD_LIMIT: usize = 64 * 1024;

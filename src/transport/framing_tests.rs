@@ -243,11 +243,7 @@ fn what_is_no_http_is_told_at_once() {
     ] {
         fault(input, Fault::NotHttp);
     }
-    for input in [
-        "HTTP/1.1 20\r\n\r\n",
-        "HTTP/1.1 abc\r\n\r\n",
-        "HTTP/1.1 099 -\r\n\r\n",
-    ] {
+    for input in ["HTTP/1.1 20\r\n\r\n", "HTTP/1.1 abc\r\n\r\n", "HTTP/1.1 099 -\r\n\r\n"] {
         fault(input, Fault::BadHead);
     }
     check(

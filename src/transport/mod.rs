@@ -10,12 +10,9 @@ pub mod failure;
 mod framing;
 mod idle;
 pub mod resolve;
-pub mod standin;
 mod stream;
 mod tls;
 mod wire;
-
-pub use standin as target;
 
 use std::sync::Arc;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 
-use super::target::TargetUrl;
+use crate::domain::target::TargetUrl;
 
 /// Builds the configuration that all connections of a factory share: ring, TLS 1.2 and 1.3, the system's roots and
 /// `extra_roots` (private authorities), and only `http/1.1` in ALPN, so that no receiver answers in HTTP/2 (C03).

@@ -1,6 +1,7 @@
 //! Receivers that write exactly the bytes they are told to. Each connection is served by a thread of its own, by a
 //! script of blocking calls; everything ends when the receiver is dropped or the sender closes.
 
+use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -44,7 +45,8 @@ pub struct RawReceiver {
 struct Shared {
     connections: AtomicUsize,
     requests: Mutex<Vec<RawRequest>>,
-    open: Mutex<Vec<TcpStream>>,
+    /// A second handle on every connection whose script still runs, by its number.
+    open: Mutex<HashMap<usize, TcpStream>>,
 }
 
 impl RawReceiver {
@@ -68,15 +70,16 @@ impl RawReceiver {
                 if Arc::strong_count(&theirs) == 1 {
                     return;
                 }
-                theirs.open.lock().expect("open").push(twin);
+                theirs.open.lock().expect("open").insert(number, twin);
                 let (script, shared) = (Arc::clone(&script), Arc::clone(&theirs));
                 thread::spawn(move || {
                     stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
                     stream.set_nodelay(true).expect("no delay");
                     let mut conversation = Conversation {
                         stream,
-                        shared,
                         number,
+                        shared,
+
                         ahead: Vec::new(),
                     };
                     script(&mut conversation);
@@ -134,7 +137,7 @@ impl RawReceiver {
 
 impl Drop for RawReceiver {
     fn drop(&mut self) {
-        for stream in self.shared.open.lock().expect("open").drain(..) {
+        for stream in self.shared.open.lock().expect("open").values() {
             let _ = stream.shutdown(Shutdown::Both);
         }
         self.shared = Arc::default();
@@ -145,9 +148,8 @@ impl Drop for RawReceiver {
 /// One connection, from the receiver's side.
 pub struct Conversation {
     stream: TcpStream,
+    number: usize,
     shared: Arc<Shared>,
-    /// How many connections came before this one.
-    pub number: usize,
     /// Read but not yet used.
     ahead: Vec<u8>,
 }
@@ -179,9 +181,9 @@ impl Conversation {
         Some(request)
     }
 
-    /// Writes bytes as they are. The sender may be gone; that is its right.
-    pub fn write(&mut self, bytes: &[u8]) {
-        let _ = self.stream.write_all(bytes);
+    /// Writes bytes as they are; false if the sender is gone, which is its right.
+    pub fn write(&mut self, bytes: &[u8]) -> bool {
+        self.stream.write_all(bytes).is_ok()
     }
 
     /// Says nothing until the sender closes.
@@ -206,5 +208,12 @@ impl Conversation {
         let length = self.stream.read(&mut space).ok().filter(|length| *length > 0)?;
         self.ahead.extend_from_slice(&space[..length]);
         Some(())
+    }
+}
+
+/// The script has ended: the connection is closed, with a reset if something of the sender's is unread.
+impl Drop for Conversation {
+    fn drop(&mut self) {
+        self.shared.open.lock().expect("open").remove(&self.number);
     }
 }

@@ -17,6 +17,7 @@ use super::connect::{Connector, Surroundings};
 use super::exchange::{CURRENT, Exchange};
 use super::failure::{self, Failure};
 use super::idle::IDLE_LIMIT;
+use super::now;
 use super::resolve::{Lookups, Resolve, SystemResolver};
 use super::tls;
 use super::{Request, Transport, TransportFactory};
@@ -145,7 +146,7 @@ impl Transport for AwcTransport {
             Some((route.key, Rc::new(exchange)))
         });
         Box::pin(async move {
-            let started = Instant::now();
+            let started = now();
             let Some((key, exchange)) = prepared else {
                 return report(failure::UNUSABLE_REQUEST.into(), Timing::default(), None, Span::ZERO);
             };
@@ -156,7 +157,7 @@ impl Transport for AwcTransport {
                 outcome = attempt(&client, &key, &exchange, deadline).await;
             }
             let trace = exchange.trace.borrow();
-            let took = trace.answered_at.unwrap_or_else(Instant::now) - started;
+            let took = trace.answered_at.unwrap_or_else(now) - started;
             let finding = outcome.map_or_else(Finding::from, Finding::Answered);
             report(finding, exchange.timing(), trace.remote_addr, Span::from_std(took))
         })

@@ -14,12 +14,13 @@ use actix_tls::connect::{ConnectError, ConnectInfo, Connection};
 use awc::http::Uri;
 use futures_util::future::LocalBoxFuture;
 use tokio::net::TcpStream;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
 use super::dial::dial;
 use super::exchange::{CURRENT, Exchange};
 use super::failure::{self, Failure};
 use super::idle::{Janitor, Line};
+use super::now;
 use super::resolve::Lookups;
 use super::stream::Stream;
 use super::tls;
@@ -146,7 +147,7 @@ impl Surroundings {
 
 /// What a future came to, and how long it took.
 async fn timed<T>(work: impl Future<Output = T>) -> (T, Span) {
-    let start = Instant::now();
+    let start = now();
     let outcome = work.await;
     (outcome, Span::from_std(start.elapsed()))
 }

@@ -5,6 +5,7 @@ use std::io;
 
 use rustls::CertificateError;
 
+use super::framing::Fault;
 use crate::domain::attempt::{ErrorKind, Finding};
 
 /// Why an attempt got no answer.
@@ -22,6 +23,12 @@ impl From<Failure> for Finding {
             Failure::Theirs { kind, error } => Finding::Failed { kind, error },
             Failure::Ours { reason } => Finding::Local { reason },
         }
+    }
+}
+
+impl From<Fault> for Failure {
+    fn from(fault: Fault) -> Failure {
+        theirs(ErrorKind::Protocol, fault.wording())
     }
 }
 

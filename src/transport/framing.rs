@@ -13,6 +13,8 @@ pub const HEAD_LIMIT: usize = 64 * 1024;
 pub const HEADER_LINES: usize = 100;
 /// Interim responses before the final one.
 pub const INTERIM_LIMIT: usize = 20;
+/// A longer `Retry-After` is garbage; a date has 29 bytes.
+const RETRY_AFTER_LIMIT: usize = 64;
 /// A longer body is not read to its end for the sake of the connection: a new one is cheaper.
 pub const DRAIN_LIMIT: u64 = 16 * 1024;
 
@@ -47,7 +49,7 @@ impl Fault {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Head {
     pub status: u16,
-    /// The value of `Retry-After` if there was exactly one and it is printable (S8).
+    /// The value of `Retry-After` if there was exactly one and it is short and printable (S8).
     pub retry_after: Option<String>,
 }
 
@@ -354,7 +356,7 @@ fn list<'a>(headers: &'a [Header<'_>], name: &'static str) -> impl Iterator<Item
     lines.flat_map(|header| header.value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii))
 }
 
-/// The value of `Retry-After` if there is exactly one.
+/// The value of `Retry-After` if there is exactly one and it could be a number or a date.
 fn retry_after(headers: &[Header<'_>]) -> Option<String> {
     let mut lines = headers
         .iter()
@@ -362,6 +364,9 @@ fn retry_after(headers: &[Header<'_>]) -> Option<String> {
     let (first, None) = (lines.next()?, lines.next()) else {
         return None;
     };
+    if first.value.len() > RETRY_AFTER_LIMIT {
+        return None;
+    }
     let printable = first.value.iter().all(|byte| (b' '..=b'~').contains(byte));
     let text = std::str::from_utf8(first.value).ok().filter(|_| printable)?;
     Some(text.to_owned())

@@ -269,6 +269,7 @@ fn s8_retry_after_counts_only_once() {
     );
     assert_eq!(retry_after("Retry-After: 120\r\nRetry-After: 120\r\n"), None);
     assert_eq!(retry_after("Retry-After: caf\u{e9}\r\n"), None);
+    assert_eq!(retry_after(&format!("Retry-After: {}\r\n", "1".repeat(65))), None);
     assert_eq!(retry_after(""), None);
 }
 

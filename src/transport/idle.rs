@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
+use super::now;
 use super::wire::Wire;
 
 /// How long a connection may wait for another request.
@@ -50,7 +51,7 @@ pub struct Janitor {
 impl Janitor {
     /// An exchange on `line` has ended and another may follow.
     pub fn lay_down(self: &Rc<Self>, line: &Rc<Line>) {
-        line.idle_since.set(Some(Instant::now()));
+        line.idle_since.set(Some(now()));
         if !line.used.replace(true) {
             self.lines.borrow_mut().push(Rc::downgrade(line));
         }
@@ -61,10 +62,10 @@ impl Janitor {
 
     async fn work(self: Rc<Self>) {
         // Nothing is due before the first connection can have waited long enough.
-        let mut next = Instant::now() + IDLE_LIMIT;
+        let mut next = now() + IDLE_LIMIT;
         loop {
             sleep_until(next).await;
-            let now = Instant::now();
+            let now = now();
             let mut lines = self.lines.borrow_mut();
             lines.retain(|line| line.upgrade().is_some_and(|line| !close_if_due(&line, now)));
             if lines.is_empty() {

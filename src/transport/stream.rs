@@ -29,14 +29,14 @@ use std::time::Duration;
 use actix_rt::net::{ActixStream, Ready};
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::time::{Sleep, sleep_until};
 
 use super::exchange::{CURRENT, Exchange};
 use super::failure::{self, Failure};
 use super::framing::ResponseFraming;
 use super::idle::{Janitor, Line};
+use super::now;
 use super::wire::Wire;
-use crate::domain::attempt::ErrorKind;
 
 /// How long a body may take after the head (S4).
 pub const BODY_LIMIT: Duration = Duration::from_secs(2);
@@ -78,20 +78,19 @@ impl Stream {
         let mut trace = exchange.trace.borrow_mut();
         trace.reused = self.line.used.get();
         trace.remote_addr = Some(self.line.peer);
-        trace.asked_at = Some(Instant::now());
+        trace.asked_at = Some(now());
         drop(trace);
         self.phase = Phase::Asking(Box::new(Asking::new(exchange)));
         Ok(())
     }
 
-    /// awc's pool looks whether a waiting connection is still good: it should have nothing to say.
-    fn poll_idle(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    /// awc's pool looks whether a waiting connection is still good: it reads, and takes "pending" for yes and an end for
+    /// no.
+    fn poll_idle(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let unwanted = CURRENT.try_with(|exchange| exchange.fresh_only.get()).unwrap_or(false);
         let mut wire = self.line.wire.borrow_mut();
-        match wire.as_mut() {
-            Some(wire) if !unwanted => Pin::new(wire).poll_read(cx, buf),
-            _ => Poll::Ready(Ok(())),
-        }
+        let good = !unwanted && wire.as_mut().is_some_and(|wire| wire.is_quiet(cx));
+        if good { Poll::Pending } else { Poll::Ready(Ok(())) }
     }
 
     /// Goes on with the exchange; when it has ended, the clean answer is ready to be handed over.
@@ -132,7 +131,7 @@ impl AsyncRead for Stream {
         let this = self.get_mut();
         ready!(this.poll_answer(cx))?;
         match &mut this.phase {
-            Phase::Idle => this.poll_idle(cx, buf),
+            Phase::Idle => this.poll_idle(cx),
             Phase::Answering { clean, reusable } => {
                 let part = clean.split_to(clean.len().min(buf.remaining()));
                 buf.put_slice(&part);
@@ -281,12 +280,9 @@ impl Asking {
     fn take(&mut self, bytes: &[u8]) -> Result<(), Failure> {
         let mut trace = self.exchange.trace.borrow_mut();
         trace.answer_began = true;
-        self.framing.feed(bytes).map_err(|fault| Failure::Theirs {
-            kind: ErrorKind::Protocol,
-            error: fault.wording(),
-        })?;
+        self.framing.feed(bytes)?;
         if self.framing.head().is_some() && trace.answered_at.is_none() {
-            trace.answered_at = Some(Instant::now());
+            trace.answered_at = Some(now());
             self.writing = false;
         }
         Ok(())

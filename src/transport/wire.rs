@@ -1,9 +1,11 @@
 //! The bare connection: TCP, or TLS over it.
 
 use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
@@ -12,6 +14,24 @@ use tokio_rustls::client::TlsStream;
 pub enum Wire {
     Plain(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
+}
+
+impl Wire {
+    /// Whether a waiting connection is still open and has nothing to say: only then may another request follow.
+    ///
+    /// The kernel is asked directly. tokio would answer from what it knew when it last looked at its sockets, and what
+    /// came since (a close, or stray bytes behind the last answer) would meet the next request, or be taken for its
+    /// answer. For TLS any record counts; at worst a late session ticket costs us a connection.
+    pub fn is_quiet(&mut self, cx: &mut Context<'_>) -> bool {
+        let tcp = match self {
+            Wire::Plain(stream) => &*stream,
+            Wire::Tls(stream) => stream.get_ref().0,
+        };
+        let seen = SockRef::from(tcp).peek(&mut [MaybeUninit::uninit()]);
+        let nothing = seen.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock);
+        // TLS may hold bytes that are decrypted already.
+        nothing && Pin::new(self).poll_read(cx, &mut ReadBuf::new(&mut [0])).is_pending()
+    }
 }
 
 /// Calls the same method on whichever stream it is.

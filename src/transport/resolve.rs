@@ -68,11 +68,22 @@ impl Lookups {
         let Ok(Ok(_place)) = place else {
             return Err(failure::DNS_BUSY);
         };
-        // Until it is known better: whoever abandons the attempt does not come back here.
-        suspect.set(true);
+        let mut memory = Memory { suspect, failed: true };
         let answer = timeout(DNS_LIMIT, self.resolver.resolve(name)).await;
-        suspect.set(!matches!(answer, Ok(Ok(_))));
+        memory.failed = !matches!(answer, Ok(Ok(_)));
         answer.unwrap_or(Err(failure::DNS_TIMEOUT))
+    }
+}
+
+/// Notes how a lookup ended, also when the attempt is given up before it ends.
+struct Memory<'a> {
+    suspect: &'a Cell<bool>,
+    failed: bool,
+}
+
+impl Drop for Memory<'_> {
+    fn drop(&mut self) {
+        self.suspect.set(self.failed);
     }
 }
 

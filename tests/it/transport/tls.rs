@@ -49,7 +49,7 @@ impl Authority {
     }
 }
 
-/// Answers one request for each connection, over TLS, and tells what was asked for.
+/// Answers every request, one connection after the other, over TLS, and tells what was asked for.
 struct TlsReceiver {
     address: SocketAddr,
     /// SNI and ALPN of each connection.
@@ -87,7 +87,13 @@ impl TlsReceiver {
                 if told.send((sni, alpn)).is_err() {
                     return;
                 }
-                let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok");
+                // The requests of these tests come in one record.
+                while stream
+                    .write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+                    .is_ok()
+                {
+                    let Ok(1..) = stream.read(&mut [0; 4096]) else { break };
+                }
             }
         });
         TlsReceiver { address, hellos }
@@ -130,6 +136,21 @@ fn c22_the_dot_is_not_in_sni_and_an_address_sends_none() {
                 "{host}"
             );
         }
+    });
+}
+
+#[test]
+fn a_tls_connection_is_used_again() {
+    on_actix(async {
+        let authority = Authority::new("ours");
+        let receiver = authority.server(&["r.test"], |_| ());
+        let transport = transport_with(trusting(&authority));
+        for turn in 0..4 {
+            let report = transport.send(request(&receiver.url("r.test"))).await;
+            assert_eq!(report.timing.tls.is_none(), turn > 0);
+            answer(report);
+        }
+        assert_eq!(receiver.hellos.try_iter().count(), 1);
     });
 }
 

@@ -1,6 +1,19 @@
 //! How an attempt reaches its receiver. The engine knows only the traits here; [`awc`] is the real thing, and the
 //! simulation puts scripted receivers behind the same traits.
 
+pub mod awc;
+mod chunked;
+mod connect;
+mod dial;
+mod exchange;
+pub mod failure;
+mod framing;
+mod idle;
+pub mod resolve;
+mod stream;
+mod tls;
+mod wire;
+
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -8,6 +21,11 @@ use futures_util::future::LocalBoxFuture;
 
 use crate::domain::attempt::Report;
 use crate::domain::time::Span;
+
+/// Real, monotonic time (S25): the only reading of it here, for timings and limits alike.
+fn now() -> tokio::time::Instant {
+    tokio::time::Instant::now()
+}
 
 /// One request, ready to go: everything but the address, which is found and judged when it is dialled.
 #[derive(Clone, Debug)]
@@ -21,7 +39,8 @@ pub struct Request {
     pub timeout: Span,
 }
 
-/// One endpoint's way out: owns its connections, which it shares with no other endpoint. Lives on one thread.
+/// One endpoint's way out: owns its connections, which it shares with no other endpoint. Lives on one thread,
+/// inside an actix system.
 pub trait Transport {
     /// Makes one attempt. Never fails: whatever goes wrong is in the report. Dropping the future abandons the attempt
     /// and closes its connection.

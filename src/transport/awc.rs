@@ -1,0 +1,214 @@
+//! The real transport: one [`awc`] client for each endpoint, so that no connection is ever shared between two.
+
+use std::cell::RefCell;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use awc::http::{Uri, header};
+use awc::{Client, ClientBuilder};
+use futures_util::future::LocalBoxFuture;
+use rustls::pki_types::CertificateDer;
+use tokio::time::{Instant, timeout_at};
+
+use super::connect::{Connector, Surroundings};
+use super::exchange::{CURRENT, Exchange};
+use super::failure::{self, Failure};
+use super::idle::IDLE_LIMIT;
+use super::now;
+use super::resolve::{Lookups, Resolve, SystemResolver};
+use super::tls;
+use super::{Request, Transport, TransportFactory};
+use crate::domain::attempt::{Answer, Finding, Report, Timing};
+use crate::domain::excerpt::{EXCERPT_BYTES, clean};
+use crate::domain::target::{AddressPolicy, TargetUrl};
+use crate::domain::time::Span;
+
+/// Requests in flight per endpoint; above every `max_in_flight` (S19), so that nothing ever waits in awc's pool, where
+/// the wait would count in the receiver's timeout.
+const POOL_LIMIT: usize = 1024;
+/// A connection is given up at this age, so that a change of the host's addresses is noticed.
+const CONNECTION_LIFETIME: Duration = Duration::from_secs(75);
+/// awc insists on a limit of its own for connecting; ours are shorter.
+const NEVER: Duration = Duration::from_secs(24 * 3600);
+
+/// How attempts go out of this installation.
+pub struct Options {
+    /// Which addresses may be called.
+    pub policy: AddressPolicy,
+    /// Authorities to trust besides the system's.
+    pub extra_roots: Vec<CertificateDer<'static>>,
+    /// Where host names are looked up.
+    pub resolver: Arc<dyn Resolve>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            policy: AddressPolicy::default(),
+            extra_roots: Vec::new(),
+            resolver: Arc::new(SystemResolver::default()),
+        }
+    }
+}
+
+/// Opens transports that share a resolver, an address policy and a TLS configuration.
+pub struct AwcFactory(Arc<Surroundings>);
+
+impl AwcFactory {
+    /// Reads the system's root certificates: call it once, at start.
+    ///
+    /// # Errors
+    /// One of the extra roots is not a usable certificate.
+    pub fn new(options: Options) -> Result<Self, rustls::Error> {
+        let tls = tls::client_config(&options.extra_roots)?;
+        Ok(AwcFactory(Arc::new(Surroundings {
+            lookups: Lookups::new(options.resolver),
+            policy: options.policy,
+            tls,
+        })))
+    }
+}
+
+impl TransportFactory for AwcFactory {
+    fn open(&self) -> Box<dyn Transport> {
+        Box::new(AwcTransport::new(Arc::clone(&self.0)))
+    }
+}
+
+/// One endpoint's way out. Lives on one thread, inside an actix system (it spawns local tasks).
+pub struct AwcTransport {
+    client: Client,
+    route: RefCell<Option<Route>>,
+}
+
+/// The endpoint's URL as parsed when it was last new.
+#[derive(Clone)]
+struct Route {
+    url: Arc<str>,
+    target: Arc<TargetUrl>,
+    /// How many routes the endpoint had before.
+    number: u64,
+    /// What awc is given for a URI. It is only the key of the pool, where plain and TLS connections and those to
+    /// different hosts must not be mistaken for each other; an edit of the endpoint makes a new one.
+    key: Uri,
+}
+
+impl AwcTransport {
+    fn new(around: Arc<Surroundings>) -> Self {
+        let connector = awc::Connector::new()
+            .connector(Connector::new(around))
+            .timeout(NEVER)
+            .limit(POOL_LIMIT)
+            .conn_keep_alive(IDLE_LIMIT)
+            .conn_lifetime(CONNECTION_LIFETIME);
+        let client = ClientBuilder::new()
+            .connector(connector)
+            .disable_timeout()
+            .disable_redirects()
+            .no_default_headers()
+            .finish();
+        AwcTransport {
+            client,
+            route: RefCell::default(),
+        }
+    }
+
+    /// The target of `url`; parsed once per URL, not once per attempt.
+    fn route(&self, url: &Arc<str>) -> Option<Route> {
+        let mut last = self.route.borrow_mut();
+        if let Some(route) = last.as_ref().filter(|route| route.url == *url) {
+            return Some(route.clone());
+        }
+        let target = TargetUrl::parse(url, false).ok()?;
+        let number = last.as_ref().map_or(0, |route| route.number + 1);
+        // Any host name will do; it is never looked up.
+        let key = Uri::try_from(format!("http://route-{number}/")).ok()?;
+        Some(
+            last.insert(Route {
+                url: Arc::clone(url),
+                target: Arc::new(target),
+                number,
+                key,
+            })
+            .clone(),
+        )
+    }
+}
+
+impl Transport for AwcTransport {
+    fn send(&self, request: Request) -> LocalBoxFuture<'static, Report> {
+        let client = self.client.clone();
+        let prepared = self.route(&request.url).and_then(|route| {
+            let exchange = Exchange::new(route.target, &request)?;
+            Some((route.key, Rc::new(exchange)))
+        });
+        Box::pin(async move {
+            let started = now();
+            let Some((key, exchange)) = prepared else {
+                return report(failure::UNUSABLE_REQUEST.into(), Timing::default(), None, Span::ZERO);
+            };
+            let deadline = started + request.timeout.to_std();
+            let mut outcome = attempt(&client, &key, &exchange, deadline).await;
+            if outcome.is_err() && exchange.found_a_dead_connection() {
+                exchange.start_over();
+                outcome = attempt(&client, &key, &exchange, deadline).await;
+            }
+            let trace = exchange.trace.borrow();
+            let took = trace.answered_at.unwrap_or_else(now) - started;
+            let finding = outcome.map_or_else(Finding::from, Finding::Answered);
+            report(finding, exchange.timing(), trace.remote_addr, Span::from_std(took))
+        })
+    }
+}
+
+fn report(finding: Finding, timing: Timing, remote_addr: Option<SocketAddr>, took: Span) -> Report {
+    Report {
+        finding,
+        timing,
+        remote_addr,
+        took,
+    }
+}
+
+/// Makes the request once.
+async fn attempt(client: &Client, key: &Uri, exchange: &Rc<Exchange>, deadline: Instant) -> Result<Answer, Failure> {
+    // Boxed by awc already; what is pinned here is small.
+    let mut answer = pin!(CURRENT.scope(Rc::clone(exchange), ask(client, key)));
+    let outcome = match timeout_at(deadline, &mut answer).await {
+        Ok(outcome) => outcome,
+        // The head was in time; what is left of the body has a limit of its own, which the stream keeps.
+        Err(_) if exchange.trace.borrow().answered_at.is_some() => answer.await,
+        Err(_) => return Err(failure::TIMEOUT),
+    };
+    let trace = exchange.trace.borrow();
+    match outcome {
+        Ok(mut answer) => {
+            answer.excerpt_truncated = trace.body_truncated;
+            Ok(answer)
+        }
+        Err(error) => Err(trace.failure.unwrap_or_else(|| {
+            log::warn!("the HTTP client failed in an unexpected way: {error}");
+            failure::CLIENT_FAILED
+        })),
+    }
+}
+
+/// Lets awc find a connection and take the answer from it. The request itself is in the exchange.
+async fn ask(client: &Client, key: &Uri) -> Result<Answer, Box<dyn std::error::Error>> {
+    let mut response = client.post(key).no_decompress().send().await?;
+    let retry_after = response
+        .headers()
+        .get(header::RETRY_AFTER)
+        .and_then(|value| value.to_str().ok());
+    let retry_after = retry_after.map(str::to_owned);
+    let body = response.body().limit(EXCERPT_BYTES).await?;
+    Ok(Answer {
+        status: response.status().as_u16(),
+        retry_after,
+        excerpt: clean(&body),
+        excerpt_truncated: false,
+    })
+}

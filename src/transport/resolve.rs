@@ -1,0 +1,154 @@
+//! From a host name to addresses. Never by `getaddrinfo`, which blocks a thread of a pool that others need (C19):
+//! hickory asks the system's name servers itself, and [`Lookups`] puts a deadline and a cap on that.
+
+use std::cell::Cell;
+use std::net::IpAddr;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use hickory_resolver::TokioResolver;
+use hickory_resolver::config::{LookupIpStrategy, ResolveHosts};
+use hickory_resolver::net::{DnsError, NetError};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+use super::failure::{self, Failure};
+
+/// How long a lookup may take.
+pub const DNS_LIMIT: Duration = Duration::from_secs(5);
+/// Open lookups in the process. Each may hold a few sockets.
+pub const MAX_LOOKUPS: usize = 512;
+/// Of endpoints whose last lookup failed, so many besides: hundreds of names whose servers never answer must not fill
+/// the places that others need (C19).
+pub const MAX_SUSPECT_LOOKUPS: usize = 64;
+/// How long an attempt waits for a place before it is put off (S6).
+pub const PLACE_LIMIT: Duration = Duration::from_secs(1);
+/// One question to a name server may take this long; it is asked twice. Twice this is below [`DNS_LIMIT`], so that a
+/// server that swallows AAAA questions does not cost us the A answer it gave.
+const QUESTION_LIMIT: Duration = Duration::from_secs(2);
+/// Answers kept by the resolver, each until its TTL ends.
+const CACHED_ANSWERS: u64 = 10_000;
+
+/// Finds the addresses of a host name, in the order of preference. What comes back is *not* trusted: every address is
+/// judged before it is dialled (C24).
+pub trait Resolve: Send + Sync {
+    /// # Errors
+    /// The failure to report for the attempt.
+    fn resolve<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Vec<IpAddr>, Failure>>;
+}
+
+/// All lookups of the process: any resolver, with our deadline and our caps.
+pub struct Lookups {
+    resolver: Arc<dyn Resolve>,
+    places: Semaphore,
+    suspect_places: Semaphore,
+}
+
+impl Lookups {
+    pub fn new(resolver: Arc<dyn Resolve>) -> Self {
+        Lookups {
+            resolver,
+            places: Semaphore::new(MAX_LOOKUPS),
+            suspect_places: Semaphore::new(MAX_SUSPECT_LOOKUPS),
+        }
+    }
+
+    /// Looks a name up. `suspect` is the endpoint's memory of how its last lookup ended.
+    ///
+    /// # Errors
+    /// The failure to report for the attempt; waiting in vain for a place is our fault, not the receiver's.
+    pub async fn find(&self, name: &str, suspect: &Cell<bool>) -> Result<Vec<IpAddr>, Failure> {
+        let places = if suspect.get() {
+            &self.suspect_places
+        } else {
+            &self.places
+        };
+        let place = timeout(PLACE_LIMIT, places.acquire()).await;
+        let Ok(Ok(_place)) = place else {
+            return Err(failure::DNS_BUSY);
+        };
+        let mut memory = Memory { suspect, failed: true };
+        let answer = timeout(DNS_LIMIT, self.resolver.resolve(name)).await;
+        memory.failed = !matches!(answer, Ok(Ok(_)));
+        answer.unwrap_or(Err(failure::DNS_TIMEOUT))
+    }
+}
+
+/// Notes how a lookup ended, also when the attempt is given up before it ends.
+struct Memory<'a> {
+    suspect: &'a Cell<bool>,
+    failed: bool,
+}
+
+impl Drop for Memory<'_> {
+    fn drop(&mut self) {
+        self.suspect.set(self.failed);
+    }
+}
+
+/// The system's resolver: `/etc/resolv.conf` and `/etc/hosts` as they were at the first lookup that could read them.
+#[derive(Default)]
+pub struct SystemResolver {
+    hickory: OnceLock<TokioResolver>,
+}
+
+impl SystemResolver {
+    /// The resolver, made when it is first needed; a configuration that cannot be used is read again next time.
+    fn hickory(&self) -> Option<&TokioResolver> {
+        if let Some(made) = self.hickory.get() {
+            return Some(made);
+        }
+        let built = TokioResolver::builder_tokio().and_then(|mut builder| {
+            let options = builder.options_mut();
+            options.ip_strategy = LookupIpStrategy::Ipv6AndIpv4;
+            options.use_hosts_file = ResolveHosts::Always;
+            options.timeout = QUESTION_LIMIT;
+            options.attempts = 1;
+            options.cache_size = CACHED_ANSWERS;
+            options.max_active_requests = MAX_LOOKUPS;
+            builder.build()
+        });
+        let built = built
+            .inspect_err(|error| log::error!("host names cannot be resolved: {error}"))
+            .ok()?;
+        Some(self.hickory.get_or_init(|| built))
+    }
+
+    async fn lookup(&self, name: &str) -> Result<Vec<IpAddr>, Failure> {
+        let hickory = self.hickory().ok_or(failure::NO_RESOLVER)?;
+        // A name with a dot is complete: the search list of resolv.conf would only turn `hooks.example.com` into some
+        // inner host's name, and a failure into several questions.
+        let complete = name.contains('.') && !name.ends_with('.');
+        let answer = if complete {
+            hickory.lookup_ip(format!("{name}.")).await
+        } else {
+            hickory.lookup_ip(name).await
+        };
+        let addresses: Vec<IpAddr> = answer.map_err(|error| classify(&error))?.iter().collect();
+        if addresses.is_empty() {
+            Err(failure::DNS_NO_ADDRESS)
+        } else {
+            Ok(addresses)
+        }
+    }
+}
+
+impl Resolve for SystemResolver {
+    fn resolve<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Vec<IpAddr>, Failure>> {
+        Box::pin(self.lookup(name))
+    }
+}
+
+/// What hickory's error means for the attempt.
+fn classify(error: &NetError) -> Failure {
+    match error {
+        NetError::Dns(DnsError::NoRecordsFound(_)) => failure::DNS_NO_ADDRESS,
+        NetError::Dns(_) => failure::DNS_FAILED,
+        NetError::Timeout => failure::DNS_TIMEOUT,
+        NetError::Busy => failure::DNS_BUSY,
+        // Not one server could even be asked: our network or our configuration.
+        NetError::NoConnections | NetError::Io(_) => failure::NO_RESOLVER,
+        _ => failure::DNS_FAILED,
+    }
+}

@@ -1,0 +1,165 @@
+//! How long each phase may take, and which of them is charged to whom.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures_util::future::{BoxFuture, join_all, pending};
+use posthaste::domain::attempt::{ErrorKind, Finding};
+use posthaste::domain::time::Span;
+use posthaste::transport::Request;
+use posthaste::transport::TransportFactory;
+use posthaste::transport::awc::{AwcFactory, Options};
+use posthaste::transport::failure::{self, Failure};
+use posthaste::transport::resolve::{MAX_LOOKUPS, Resolve};
+
+use super::{answer, failure, local_options, on_actix, request, transport, transport_with};
+use crate::support::raw::RawReceiver;
+
+/// A resolver that never answers, as some name servers do.
+struct Silent;
+
+impl Resolve for Silent {
+    fn resolve<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Vec<IpAddr>, Failure>> {
+        Box::pin(pending())
+    }
+}
+
+fn silent_dns() -> Options {
+    Options {
+        resolver: Arc::new(Silent),
+        ..local_options()
+    }
+}
+
+/// A request with a timeout of so many milliseconds.
+fn hasty(url: &str, millis: u64) -> Request {
+    Request {
+        timeout: Span::from_millis(millis),
+        ..request(url)
+    }
+}
+
+#[test]
+fn s4_the_timeout_runs_over_every_phase() {
+    on_actix(async {
+        let mute = RawReceiver::scripted(|conversation| conversation.wait_for_close());
+        let half = RawReceiver::scripted(|conversation| {
+            conversation.request();
+            conversation.write(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Le");
+            conversation.wait_for_close();
+        });
+        let never_tls = mute.url("/").replace("http:", "https:");
+        for (options, url) in [
+            (silent_dns(), "http://r.test/"),
+            (local_options(), &never_tls),
+            (local_options(), &mute.url("/")),
+            (local_options(), &half.url("/")),
+        ] {
+            let report = transport_with(options).send(hasty(url, 300)).await;
+            assert_eq!(failure(&report).0, ErrorKind::Timeout, "{url}");
+            assert!(
+                (300..2_000).contains(&report.took.as_millis()),
+                "{url}: {:?}",
+                report.took
+            );
+            assert_eq!(report.timing.first_byte, None);
+        }
+    });
+}
+
+#[test]
+fn c07_the_body_has_two_seconds_and_decides_nothing() {
+    on_actix(async {
+        let slow = RawReceiver::scripted(|conversation| {
+            conversation.request();
+            conversation.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n");
+            while conversation.write(b"x") {
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        });
+        let mute = RawReceiver::answering("HTTP/1.1 500 Oops\r\n\r\nabc");
+        let healthy = RawReceiver::answering("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+        let transport = transport();
+        // Shorter than what the body takes: the head was in time.
+        let slow_ones = join_all((0..10).map(|_| transport.send(hasty(&slow.url("/"), 1_000))));
+        let others = async {
+            let report = super::transport().send(request(&healthy.url("/"))).await;
+            assert!(report.took < Span::SECOND);
+            super::transport().send(request(&mute.url("/"))).await
+        };
+        let start = Instant::now();
+        let (reports, mute) = tokio::join!(slow_ones, others);
+        assert!((Duration::from_secs(2)..Duration::from_secs(4)).contains(&start.elapsed()));
+        for report in reports {
+            assert!(
+                report.took < Span::SECOND,
+                "the attempt ends with the head: {:?}",
+                report.took
+            );
+            let answer = answer(report);
+            assert_eq!((answer.status, answer.excerpt_truncated), (200, true));
+            assert!(!answer.excerpt.is_empty());
+        }
+        let mute = answer(mute);
+        assert_eq!(
+            (mute.status, &mute.excerpt[..], mute.excerpt_truncated),
+            (500, &b"abc"[..], true)
+        );
+    });
+}
+
+#[test]
+fn a_small_complete_answer_is_not_waited_on() {
+    on_actix(async {
+        let receiver = RawReceiver::answering("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+        let transport = transport();
+        let start = Instant::now();
+        for _ in 0..100 {
+            answer(transport.send(request(&receiver.url("/"))).await);
+        }
+        assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
+    });
+}
+
+/// No sockets take part, so the clock may stand still and jump.
+#[test]
+fn c19_a_lookup_has_five_seconds() {
+    on_actix(async {
+        let transport = transport_with(silent_dns());
+        tokio::time::pause();
+        let report = transport.send(request("http://r.test/")).await;
+        assert_eq!(report.finding, Finding::from(failure::DNS_TIMEOUT));
+        assert_eq!(report.took.as_millis() / 1_000, 5);
+    });
+}
+
+/// Likewise.
+#[test]
+fn c19_lookups_beyond_the_cap_are_put_off_and_suspects_have_a_lane_of_their_own() {
+    on_actix(async {
+        let factory = AwcFactory::new(silent_dns()).expect("no roots");
+        tokio::time::pause();
+        let transports: Vec<_> = (0..=MAX_LOOKUPS).map(|_| factory.open()).collect();
+        let send_all = || {
+            join_all(
+                transports
+                    .iter()
+                    .map(|transport| transport.send(request("http://r.test/"))),
+            )
+        };
+        let count = |reports: &[posthaste::domain::attempt::Report], failure| {
+            reports
+                .iter()
+                .filter(|report| report.finding == Finding::from(failure))
+                .count()
+        };
+        let reports = send_all().await;
+        assert_eq!(count(&reports, failure::DNS_TIMEOUT), MAX_LOOKUPS);
+        assert_eq!(count(&reports, failure::DNS_BUSY), 1);
+        // Now all but one are suspects: while they crowd their lane, an endpoint of good repute gets a place.
+        let newcomer = factory.open();
+        let (_, report) = tokio::join!(send_all(), newcomer.send(request("http://healthy.test/")));
+        assert_eq!(report.finding, Finding::from(failure::DNS_TIMEOUT));
+    });
+}

@@ -18,7 +18,7 @@ mod tests;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
-pub use record::{Batch, Reloaded};
+pub use record::{Batch, Reloaded, Spared};
 
 use super::attempt::{Attempt, Finding, Trigger};
 use super::delivery::{Line, Waiting};
@@ -360,9 +360,20 @@ impl Dispatcher {
 
     /// A disable or delete is about to be committed: nothing starts until [`changed`](Self::changed). Returns what is
     /// on the wire: those deliveries finish (S15).
-    pub fn freeze(&mut self) -> Vec<DeliveryNo> {
+    pub fn freeze(&mut self) -> Vec<Spared> {
         self.reload = Reload::Frozen;
-        self.on_the_wire()
+        let judged = self
+            .recording
+            .iter()
+            .flatten()
+            .chain(&self.unrecorded)
+            .map(|(ended, _)| &ended.delivery);
+        self.in_flight
+            .values()
+            .map(|start| &start.delivery)
+            .chain(judged)
+            .map(Spared::of)
+            .collect()
     }
 
     /// The endpoint was (or may have been) changed: nothing starts under the old state any more (S26).

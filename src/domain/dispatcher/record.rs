@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use super::super::delivery::{Line, Next, Waiting};
+use super::super::delivery::{Line, Next, State, Waiting};
 use super::super::endpoint::Endpoint;
 use super::super::health::Health;
 use super::super::ids::{DeliveryNo, EndpointNo};
@@ -24,13 +24,34 @@ pub struct Batch {
     pub wake_at: Option<Timestamp>,
     pub seen_through: DeliveryNo,
     /// What is on the wire while a verdict in this batch disables the endpoint: those deliveries finish (S15).
-    pub spared: Vec<DeliveryNo>,
+    pub spared: Vec<Spared>,
 }
 
 impl Batch {
     /// The reason, if one of the results disables the endpoint.
     pub fn disable(&self) -> Option<&str> {
         self.results.iter().find_map(|(_, verdict)| verdict.disable.as_deref())
+    }
+}
+
+/// A delivery on the wire while its endpoint is disabled: it finishes (S15).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spared {
+    pub no: DeliveryNo,
+    /// `pending` or `failed`: as which it is counted.
+    pub state: State,
+}
+
+impl Spared {
+    pub(super) fn of(delivery: &Waiting) -> Spared {
+        Spared {
+            no: delivery.no,
+            state: if delivery.attempt == 0 {
+                State::Pending
+            } else {
+                State::Failed
+            },
+        }
     }
 }
 
@@ -64,7 +85,10 @@ impl Dispatcher {
             wake_at: self.wake_when_recorded(now),
             seen_through: self.seen_through.max(self.read_through),
             spared: if disables {
-                self.in_flight.keys().copied().collect()
+                self.in_flight
+                    .values()
+                    .map(|start| Spared::of(&start.delivery))
+                    .collect()
             } else {
                 Vec::new()
             },

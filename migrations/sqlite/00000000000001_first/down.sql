@@ -1,0 +1,12 @@
+DROP TABLE idempotency;
+DROP TABLE notifications;
+DROP TABLE attempts;
+DROP TABLE deliveries;
+DROP TABLE events;
+DROP TABLE spared;
+DROP TABLE cuts;
+DROP TABLE endpoint_health;
+DROP TABLE endpoints;
+DROP TABLE api_keys;
+DROP TABLE tenants;
+DROP TABLE meta;

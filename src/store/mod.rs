@@ -1,0 +1,225 @@
+//! The only door to the database. A request to change something is a [`Sentence`], one to read a [`Question`]; what the
+//! engine needs is the trait [`Queue`], so that the simulation can stand between engine and store.
+//!
+//! [`Sentence`]: sentence::Sentence
+//! [`Question`]: sentence::Question
+
+pub mod accept;
+pub mod change;
+pub mod endpoint_record;
+pub mod error;
+pub mod guard;
+pub mod hint;
+pub mod list;
+pub mod load;
+pub mod record;
+pub mod rows;
+pub mod view;
+
+mod directory;
+mod schema;
+pub mod sentence;
+pub mod sqlite;
+mod vault;
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use async_trait::async_trait;
+
+use crate::clock::Clock;
+use crate::domain::content::{ByteBudget, Content};
+use crate::domain::dispatcher::{Batch, Loaded};
+use crate::domain::health::Health;
+use crate::domain::ids::{DeliveryNo, EndpointNo, EventNo};
+use change::ReleaseSpared;
+use endpoint_record::EndpointRecord;
+use error::StoreError;
+use hint::HintSink;
+use load::{LoadContents, LoadEndpoint, LoadWindow, Needed, NeededBy};
+use record::{Record, Recorded};
+use sentence::{Question, Sentence};
+pub use vault::{Vault, WrongKey};
+
+/// An endpoint as its actor needs it.
+#[derive(Clone, Debug)]
+pub struct Owned {
+    pub record: EndpointRecord,
+    pub health: Health,
+    pub health_version: i64,
+    /// The endpoint's newest delivery.
+    pub newest: DeliveryNo,
+    /// Run and attempts ever made of the deliveries asked for.
+    pub positions: HashMap<DeliveryNo, (u32, u32)>,
+}
+
+/// What the engine asks of the store.
+#[async_trait]
+pub trait Queue: Send + Sync {
+    /// An endpoint, and where these of its deliveries stand; `None` if it is deleted.
+    async fn endpoint(&self, endpoint: EndpointNo, positions: Vec<DeliveryNo>) -> Result<Option<Owned>, StoreError>;
+    /// The beginnings of its two lines.
+    async fn window(&self, window: LoadWindow) -> Result<Loaded, StoreError>;
+    /// The events of attempts about to start; those that are gone are missing.
+    async fn contents(&self, events: Vec<EventNo>) -> Result<Vec<(EventNo, Content)>, StoreError>;
+    /// Writes what attempts came to.
+    async fn record(&self, batch: Batch) -> Result<Recorded, StoreError>;
+    /// Gives deliveries up to the cut that spared them.
+    async fn release(&self, deliveries: Vec<DeliveryNo>) -> Result<(), StoreError>;
+    /// The endpoints whose actors are needed.
+    async fn needed_by(&self, question: NeededBy) -> Result<Vec<Needed>, StoreError>;
+}
+
+/// The store on its database. Clones share it.
+#[derive(Clone)]
+pub struct Store(Arc<Inner>);
+
+struct Inner {
+    writer: sqlite::WriterHandle,
+    readers: sqlite::Readers,
+    vault: Vault,
+    clock: Clock,
+}
+
+/// How a store is run.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Connections that read.
+    pub readers: usize,
+    /// Bytes of sentences that may queue for the writer.
+    pub write_queue: usize,
+    /// Bodies of events that the actors may hold.
+    pub budget: ByteBudget,
+}
+
+/// The writer's thread. Ends when the store is closed.
+pub struct WriterThread(JoinHandle<()>);
+
+impl WriterThread {
+    /// Waits until everything queued is written.
+    pub fn join(self) {
+        if self.0.join().is_err() {
+            log::error!("the writer's thread panicked");
+        }
+    }
+}
+
+impl Store {
+    /// Runs the store on a database that was opened: the writer on a thread of its own, readers on `runtime`.
+    pub fn start(
+        path: &Path,
+        opened: sqlite::Opened,
+        clock: Clock,
+        vault: Vault,
+        sink: Arc<dyn HintSink>,
+        options: Options,
+        runtime: tokio::runtime::Handle,
+    ) -> Result<(Store, WriterThread), StoreError> {
+        let sqlite::Opened {
+            conn,
+            counters,
+            last_stamp,
+            ..
+        } = opened;
+        let (writer, handle) = sqlite::Writer::new(
+            conn,
+            clock.clone(),
+            counters,
+            last_stamp,
+            options.budget,
+            sink,
+            options.write_queue,
+        )?;
+        let thread = std::thread::Builder::new()
+            .name("store-writer".into())
+            .spawn(move || writer.run());
+        let thread = thread.map_err(|error| StoreError::Unavailable(error.to_string()))?;
+        let readers = sqlite::Readers::pool(&path.to_string_lossy(), options.readers, runtime)?;
+        Ok((
+            Store(Arc::new(Inner {
+                writer: handle,
+                readers,
+                vault,
+                clock,
+            })),
+            WriterThread(thread),
+        ))
+    }
+
+    /// A store of parts: for tests that keep everything on one thread.
+    pub fn assembled(writer: sqlite::WriterHandle, readers: sqlite::Readers, vault: Vault, clock: Clock) -> Store {
+        Store(Arc::new(Inner {
+            writer,
+            readers,
+            vault,
+            clock,
+        }))
+    }
+
+    /// Carries a sentence out and waits for its commit: when it returns, the change is on disk.
+    pub async fn write<S: Sentence<sqlite::Conn>>(&self, sentence: S) -> Result<S::Reply, StoreError> {
+        self.0.writer.write(sentence).await
+    }
+
+    /// Answers a question from one snapshot.
+    pub async fn ask<Q: Question<sqlite::Conn>>(&self, question: Q) -> Result<Q::Answer, StoreError> {
+        self.0.readers.ask(question).await
+    }
+
+    /// Finishes what is queued, then ends the writer.
+    pub fn close(&self) {
+        self.0.writer.close();
+    }
+
+    pub fn clock(&self) -> &Clock {
+        &self.0.clock
+    }
+
+    /// Reads an endpoint's row.
+    pub fn decode(&self, row: rows::EndpointRow) -> Result<EndpointRecord, StoreError> {
+        EndpointRecord::from_row(row, &self.0.vault)
+    }
+
+    /// The row of an endpoint.
+    pub fn encode(&self, record: &EndpointRecord) -> rows::EndpointRow {
+        record.to_row(&self.0.vault, [self.0.clock.random_bits(), self.0.clock.random_bits()])
+    }
+}
+
+#[async_trait]
+impl Queue for Store {
+    async fn endpoint(&self, endpoint: EndpointNo, positions: Vec<DeliveryNo>) -> Result<Option<Owned>, StoreError> {
+        let Some(found) = self.ask(LoadEndpoint { endpoint, positions }).await? else {
+            return Ok(None);
+        };
+        Ok(Some(Owned {
+            record: self.decode(found.endpoint)?,
+            health: found.health.health(),
+            health_version: found.health.version,
+            newest: DeliveryNo(found.health.last_delivery),
+            positions: found.positions,
+        }))
+    }
+
+    async fn window(&self, window: LoadWindow) -> Result<Loaded, StoreError> {
+        self.ask(window).await
+    }
+
+    async fn contents(&self, events: Vec<EventNo>) -> Result<Vec<(EventNo, Content)>, StoreError> {
+        self.ask(LoadContents(events)).await
+    }
+
+    async fn record(&self, batch: Batch) -> Result<Recorded, StoreError> {
+        self.write(Record(batch)).await
+    }
+
+    async fn release(&self, deliveries: Vec<DeliveryNo>) -> Result<(), StoreError> {
+        self.write(ReleaseSpared(deliveries)).await
+    }
+
+    async fn needed_by(&self, question: NeededBy) -> Result<Vec<Needed>, StoreError> {
+        self.ask(question).await
+    }
+}

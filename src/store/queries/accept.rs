@@ -1,0 +1,280 @@
+//! Accepting events: de-duplication (S21), fan-out (S26) and the deliveries, in one transaction.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use diesel::prelude::*;
+use diesel::{QueryResult, insert_into};
+
+use super::views::{self, DeliveryView};
+use super::{Conn, RunQueryDsl, Tx};
+use crate::domain::content::Content;
+use crate::domain::delivery::{DeadReason, DueReason, Line, State, Waiting};
+use crate::domain::ids::{DeliveryNo, EndpointNo, EventNo, TenantNo, delivery_id};
+use crate::domain::policy::WhileDisabled;
+use crate::domain::time::Timestamp;
+use crate::store::accept::{Accept, Accepted, AcceptedDelivery, NewEvent, Refused, RefusedWhy};
+use crate::store::hint::Hint;
+use crate::store::rows::{DeliveryRow, EventRow, at, micros};
+use crate::store::schema::{deliveries, events};
+use crate::store::sentence::Sentence;
+
+/// What is to be done with one member once all of them were checked.
+enum Plan {
+    Store(Vec<EndpointNo>),
+    /// It is already there, with these deliveries.
+    Duplicate {
+        event: Box<EventRow>,
+    },
+    /// The same as an earlier member of this batch.
+    Repeats(usize),
+}
+
+impl Sentence<Conn> for Accept {
+    type Reply = Result<Vec<Accepted>, Refused>;
+
+    async fn run(&self, tx: &mut Tx<'_>) -> QueryResult<Self::Reply> {
+        let mut plans = Vec::with_capacity(self.events.len());
+        let mut in_batch: HashMap<&str, usize> = HashMap::new();
+        for (index, event) in self.events.iter().enumerate() {
+            let plan = match in_batch.get(event.id.as_str()) {
+                Some(&earlier) if same(event, &self.events[earlier]) => Ok(Plan::Repeats(earlier)),
+                Some(_) => Err(RefusedWhy::Conflict),
+                None => check(tx, self.tenant, event).await?,
+            };
+            match plan {
+                Ok(plan) => plans.push(plan),
+                Err(why) => return Ok(Err(Refused { index, why })),
+            }
+            in_batch.entry(event.id.as_str()).or_insert(index);
+        }
+        let mut answers: Vec<Accepted> = Vec::with_capacity(plans.len());
+        for (event, plan) in self.events.iter().zip(plans) {
+            let answer = match plan {
+                Plan::Store(targets) => store(tx, self.tenant, event, targets).await?,
+                Plan::Duplicate { event } => duplicate(tx, self.tenant, &event).await?,
+                Plan::Repeats(earlier) => Accepted {
+                    duplicate: true,
+                    ..answers[earlier].clone()
+                },
+            };
+            answers.push(answer);
+        }
+        Ok(Ok(answers))
+    }
+
+    fn bytes(&self) -> usize {
+        self.events.iter().map(|event| event.body.len() + 1_024).sum()
+    }
+
+    fn is_acceptance(&self) -> bool {
+        true
+    }
+}
+
+/// S21: the same id, type and data bytes. (`created_at` may differ: left out, it is the time of acceptance.)
+fn same(a: &NewEvent, b: &NewEvent) -> bool {
+    a.event_type == b.event_type && a.data() == b.data()
+}
+
+async fn check(tx: &mut Tx<'_>, tenant: TenantNo, event: &NewEvent) -> QueryResult<Result<Plan, RefusedWhy>> {
+    if let Some(stored) = find(tx, tenant, event).await? {
+        let data = stored.data_start.unsigned_abs() as usize..stored.body.len().saturating_sub(1);
+        let same = stored.kind == event.event_type.as_str() && stored.body.get(data) == Some(event.data());
+        return Ok(if same {
+            Ok(Plan::Duplicate {
+                event: Box::new(stored),
+            })
+        } else {
+            Err(RefusedWhy::Conflict)
+        });
+    }
+    let subscribers = tx.directory.subscribers(tenant, event.event_type.as_str());
+    let Some(wanted) = &event.endpoint_ids else {
+        return Ok(Ok(Plan::Store(subscribers)));
+    };
+    let mut targets = Vec::with_capacity(wanted.len());
+    for (position, id) in wanted.iter().enumerate() {
+        match tx.directory.find(tenant, id) {
+            None => return Ok(Err(RefusedWhy::UnknownEndpoint(position))),
+            Some(no) if subscribers.binary_search(&no).is_err() => return Ok(Err(RefusedWhy::NotSubscribed(position))),
+            Some(no) => targets.push(no),
+        }
+    }
+    targets.sort_unstable();
+    targets.dedup();
+    Ok(Ok(Plan::Store(targets)))
+}
+
+/// The stored event with this id. Generated ids are new by construction (80 random bits).
+async fn find(tx: &mut Tx<'_>, tenant: TenantNo, event: &NewEvent) -> QueryResult<Option<EventRow>> {
+    if event.generated {
+        return Ok(None);
+    }
+    events::table
+        .filter(events::tenant.eq(tenant.0).and(events::id.eq(event.id.as_str())))
+        .select(EventRow::as_select())
+        .first(tx.conn)
+        .await
+        .optional()
+}
+
+async fn store(tx: &mut Tx<'_>, tenant: TenantNo, event: &NewEvent, targets: Vec<EndpointNo>) -> QueryResult<Accepted> {
+    let no = tx.counters.next_event();
+    let first = DeliveryNo(tx.counters.delivery + 1);
+    let content = content(tx, event);
+    let mut answers = Vec::with_capacity(targets.len());
+    for endpoint in targets {
+        let Some(entry) = tx.directory.get(endpoint) else {
+            continue;
+        };
+        let dead = (!entry.is_enabled()).then(|| entry.dead_letters);
+        if dead.is_some() && entry.while_disabled == WhileDisabled::Skip {
+            continue;
+        }
+        let (endpoint_id, cut) = (entry.id.clone(), entry.cut);
+        let waiting = Waiting {
+            no: tx.counters.next_delivery(),
+            event: no,
+            created_at: event.received_at,
+            line: Line::First,
+            order_at: event.created_at.min(event.received_at),
+            due_at: event.received_at,
+            run: 1,
+            attempt: 0,
+            attempts_total: 0,
+            cut,
+            probed_at: None,
+            content: content.clone(),
+        };
+        let replayable_until = dead.map(|kept| event.received_at + kept);
+        insert_into(deliveries::table)
+            .values(row(tenant, endpoint, &waiting, replayable_until, tx.stamp))
+            .execute(tx.conn)
+            .await?;
+        answers.push(AcceptedDelivery {
+            id: delivery_id(waiting.no, waiting.created_at),
+            endpoint_id,
+            state: if dead.is_some() { State::Dead } else { State::Pending },
+        });
+        announce(tx, endpoint, waiting, dead.is_some());
+    }
+    insert_event(tx, tenant, event, no, first, answers.len()).await?;
+    Ok(Accepted {
+        id: event.id.clone(),
+        event_type: event.event_type.clone(),
+        created_at: event.created_at,
+        received_at: event.received_at,
+        duplicate: false,
+        deliveries: answers,
+    })
+}
+
+/// The event for the actors' memory, if the budget allows.
+fn content(tx: &Tx<'_>, event: &NewEvent) -> Option<Arc<Content>> {
+    let (id, kind) = (Arc::from(event.id.as_str()), Arc::from(event.event_type.as_str()));
+    Content::new(id, kind, event.received_at, event.body.clone())
+        .within(tx.budget)
+        .map(Arc::new)
+}
+
+fn row(
+    tenant: TenantNo,
+    endpoint: EndpointNo,
+    waiting: &Waiting,
+    replayable_until: Option<Timestamp>,
+    stamp: Timestamp,
+) -> DeliveryRow {
+    let dead = replayable_until.is_some();
+    DeliveryRow {
+        no: waiting.no.0,
+        tenant: tenant.0,
+        endpoint: endpoint.0,
+        event: waiting.event.0,
+        state: if dead { State::Dead } else { State::Pending }.as_str().into(),
+        run: 1,
+        attempt: 0,
+        attempts_total: 0,
+        cut: waiting.cut as i32,
+        line: waiting.line.code(),
+        order_at: waiting.order_at.as_micros(),
+        due_at: waiting.due_at.as_micros(),
+        due_reason: DueReason::Initial.as_str().into(),
+        probed_at: None,
+        dead_reason: dead.then(|| DeadReason::EndpointDisabled.as_str().into()),
+        dead_at: dead.then(|| waiting.created_at.as_micros()),
+        replayable_until: micros(replayable_until),
+        last_status: None,
+        last_error_kind: None,
+        created_at: waiting.created_at.as_micros(),
+        updated_at: stamp.as_micros(),
+        delivered_at: None,
+    }
+}
+
+/// Counts the new delivery, and adds it to what the engine is told.
+fn announce(tx: &mut Tx<'_>, endpoint: EndpointNo, waiting: Waiting, dead: bool) {
+    let Some(entry) = tx.directory.get_mut(endpoint) else {
+        return;
+    };
+    let after = std::mem::replace(&mut entry.last_delivery, waiting.no);
+    let touched = tx.touched.entry(endpoint).or_default();
+    touched.last_delivery = Some(waiting.no);
+    if dead {
+        touched.dead += 1;
+        return;
+    }
+    touched.pending += 1;
+    touched.wake_at.get_or_insert(waiting.due_at);
+    let hint = tx.hints.entry(endpoint).or_insert_with(|| Hint {
+        endpoint,
+        after,
+        deliveries: Vec::new(),
+    });
+    hint.deliveries.push(waiting);
+}
+
+async fn insert_event(
+    tx: &mut Tx<'_>,
+    tenant: TenantNo,
+    event: &NewEvent,
+    no: EventNo,
+    first: DeliveryNo,
+    count: usize,
+) -> QueryResult<()> {
+    // Borrowed, so that the body is not copied on its way into the statement.
+    let values = (
+        events::no.eq(no.0),
+        events::tenant.eq(tenant.0),
+        events::id.eq(event.id.as_str()),
+        events::kind.eq(event.event_type.as_str()),
+        events::created_at.eq(event.created_at.as_micros()),
+        events::received_at.eq(event.received_at.as_micros()),
+        events::committed_at.eq(tx.stamp.as_micros()),
+        events::body.eq(event.body.as_ref()),
+        events::data_start.eq(event.data_start as i32),
+        events::first_delivery.eq(first.0),
+        events::deliveries.eq(count as i32),
+    );
+    insert_into(events::table).values(values).execute(tx.conn).await?;
+    Ok(())
+}
+
+async fn duplicate(tx: &mut Tx<'_>, tenant: TenantNo, event: &EventRow) -> QueryResult<Accepted> {
+    let views = views::of_event(tx.conn, tenant, event.first_delivery, event.deliveries).await?;
+    let delivery = |view: DeliveryView| AcceptedDelivery {
+        id: view.id(),
+        endpoint_id: view.endpoint_id.into(),
+        state: view.state,
+    };
+    let id = crate::domain::event::EventId::parse(&event.id).map_err(crate::store::error::corrupt)?;
+    let event_type = crate::domain::event_type::EventType::parse(&event.kind).map_err(crate::store::error::corrupt)?;
+    Ok(Accepted {
+        id,
+        event_type,
+        created_at: at(event.created_at),
+        received_at: at(event.received_at),
+        duplicate: true,
+        deliveries: views.into_iter().map(delivery).collect(),
+    })
+}

@@ -1,0 +1,195 @@
+//! Long work in slices: rows of deleted endpoints, events past their retention, deliveries held for 30 days, answers and
+//! notifications nobody needs any more (S20, S27).
+
+use diesel::prelude::*;
+use diesel::{QueryResult, delete, update};
+
+use super::views::{self, says_waiting};
+use super::{Conn, RunQueryDsl, Tx};
+use crate::domain::delivery::{DeadReason, State};
+use crate::domain::ids::{EndpointNo, TenantNo};
+use crate::store::change::{Expire, PurgeEvents, PurgeOld, Purged, RemoveDeleted, SLICE};
+use crate::store::schema::{
+    attempts, cuts, deliveries, endpoint_health, endpoints, events, idempotency, notifications, spared,
+};
+use crate::store::sentence::Sentence;
+
+impl Sentence<Conn> for RemoveDeleted {
+    type Reply = bool;
+
+    async fn run(&self, tx: &mut Tx<'_>) -> QueryResult<bool> {
+        let gone = endpoints::table
+            .filter(endpoints::deleted_at.is_not_null())
+            .select(endpoints::no);
+        let Some(endpoint) = gone.first::<i64>(tx.conn).await.optional()? else {
+            return Ok(false);
+        };
+        let slice: Vec<i64> = deliveries::table
+            .filter(deliveries::endpoint.eq(endpoint))
+            .select(deliveries::no)
+            .limit(SLICE)
+            .load(tx.conn)
+            .await?;
+        delete(attempts::table.filter(attempts::delivery.eq_any(&slice)))
+            .execute(tx.conn)
+            .await?;
+        delete(deliveries::table.filter(deliveries::no.eq_any(&slice)))
+            .execute(tx.conn)
+            .await?;
+        if (slice.len() as i64) < SLICE {
+            delete(cuts::table.filter(cuts::endpoint.eq(endpoint)))
+                .execute(tx.conn)
+                .await?;
+            delete(spared::table.filter(spared::endpoint.eq(endpoint)))
+                .execute(tx.conn)
+                .await?;
+            delete(endpoints::table.find(endpoint)).execute(tx.conn).await?;
+        }
+        Ok(true)
+    }
+}
+
+/// Events looked at in one slice of a purge.
+const PURGE_SLICE: i64 = 200;
+
+impl Sentence<Conn> for PurgeEvents {
+    type Reply = Purged;
+
+    async fn run(&self, tx: &mut Tx<'_>) -> QueryResult<Purged> {
+        let old = events::table
+            .filter(
+                events::no
+                    .gt(self.after)
+                    .and(events::received_at.lt(self.received_before.as_micros())),
+            )
+            .order(events::no)
+            .limit(PURGE_SLICE)
+            .select((events::no, events::tenant, events::first_delivery, events::deliveries))
+            .load::<(i64, i64, i64, i32)>(tx.conn)
+            .await?;
+        let full = old.len() as i64 == PURGE_SLICE;
+        let mut purged = Purged {
+            events: 0,
+            next: old.last().map(|event| event.0).filter(|_| full),
+        };
+        for (no, tenant, first, count) in old {
+            let its = views::of_event(tx.conn, TenantNo(tenant), first, count).await?;
+            let needed = |view: &views::DeliveryView| {
+                view.state.waits()
+                    || (view.state == State::Dead && view.replayable_until.is_some_and(|until| until > self.now))
+            };
+            if its.iter().any(needed) {
+                continue;
+            }
+            for dead in its.iter().filter(|view| view.state == State::Dead) {
+                tx.touched.entry(dead.endpoint).or_default().dead -= 1;
+            }
+            let range = first..first + i64::from(count);
+            let rows = attempts::delivery.ge(range.start).and(attempts::delivery.lt(range.end));
+            delete(attempts::table.filter(rows)).execute(tx.conn).await?;
+            let rows = deliveries::no.ge(range.start).and(deliveries::no.lt(range.end));
+            delete(deliveries::table.filter(rows)).execute(tx.conn).await?;
+            delete(events::table.find(no)).execute(tx.conn).await?;
+            purged.events += 1;
+        }
+        Ok(purged)
+    }
+}
+
+impl Sentence<Conn> for PurgeOld {
+    type Reply = bool;
+
+    async fn run(&self, tx: &mut Tx<'_>) -> QueryResult<bool> {
+        let old = idempotency::table
+            .filter(idempotency::created_at.lt(self.answers_before.as_micros()))
+            .order(idempotency::created_at)
+            .limit(SLICE)
+            .select((
+                idempotency::tenant,
+                idempotency::method,
+                idempotency::path,
+                idempotency::key,
+            ))
+            .load::<(i64, String, String, String)>(tx.conn)
+            .await?;
+        let full = old.len() as i64 == SLICE;
+        for key in old {
+            delete(idempotency::table.find(key)).execute(tx.conn).await?;
+        }
+        let old: Vec<i64> = notifications::table
+            .filter(notifications::created_at.lt(self.notifications_before.as_micros()))
+            .order(notifications::no)
+            .limit(SLICE)
+            .select(notifications::no)
+            .load(tx.conn)
+            .await?;
+        delete(notifications::table.filter(notifications::no.eq_any(&old)))
+            .execute(tx.conn)
+            .await?;
+        Ok(full || old.len() as i64 == SLICE)
+    }
+}
+
+impl Sentence<Conn> for Expire {
+    type Reply = usize;
+
+    async fn run(&self, tx: &mut Tx<'_>) -> QueryResult<usize> {
+        let Some(entry) = tx.directory.get(self.endpoint) else {
+            return Ok(0);
+        };
+        let (cut, kept, tenant) = (entry.cut as i32, entry.dead_letters, entry.tenant);
+        let flying: Vec<i64> = self.on_the_wire.iter().map(|no| no.0).collect();
+        let held = deliveries::table
+            .filter(
+                deliveries::endpoint
+                    .eq(self.endpoint.0)
+                    .and(deliveries::tenant.eq(tenant.0)),
+            )
+            .filter(says_waiting())
+            .filter(
+                deliveries::cut
+                    .eq(cut)
+                    .and(deliveries::due_at.lt(self.before.as_micros())),
+            )
+            .filter(deliveries::no.ne_all(flying))
+            .select((deliveries::no, deliveries::state))
+            .limit(SLICE)
+            .load::<(i64, String)>(tx.conn)
+            .await?;
+        let numbers: Vec<i64> = held.iter().map(|(no, _)| *no).collect();
+        let death = (
+            deliveries::state.eq(State::Dead.as_str()),
+            deliveries::dead_reason.eq(DeadReason::Expired.as_str()),
+            deliveries::dead_at.eq(self.now.as_micros()),
+            deliveries::replayable_until.eq((self.now + kept).as_micros()),
+            deliveries::updated_at.eq(tx.stamp.as_micros()),
+        );
+        update(deliveries::table.filter(deliveries::no.eq_any(numbers)))
+            .set(death)
+            .execute(tx.conn)
+            .await?;
+        let pending = held
+            .iter()
+            .filter(|(_, state)| state == State::Pending.as_str())
+            .count() as i64;
+        let touched = tx.touched.entry(self.endpoint).or_default();
+        touched.pending -= pending;
+        touched.failed -= held.len() as i64 - pending;
+        touched.dead += held.len() as i64;
+        Ok(held.len())
+    }
+}
+
+/// The endpoints whose circuit has been open since before an instant.
+impl crate::store::sentence::Question<Conn> for crate::store::change::OpenSince {
+    type Answer = Vec<EndpointNo>;
+
+    async fn ask(&self, conn: &mut Conn) -> QueryResult<Self::Answer> {
+        let rows = endpoint_health::table
+            .filter(endpoint_health::opened_at.lt(self.0.as_micros()))
+            .select(endpoint_health::endpoint)
+            .load::<i64>(conn)
+            .await?;
+        Ok(rows.into_iter().map(EndpointNo).collect())
+    }
+}

@@ -1,0 +1,267 @@
+//! Lists and single finds: deliveries, attempts, endpoints, notifications, keys.
+
+use diesel::QueryResult;
+use diesel::prelude::*;
+
+use super::views::{self, Parts, joined, not_cut, says_dead, says_waiting, select};
+use super::{Conn, RunQueryDsl};
+use crate::domain::delivery::State;
+use crate::domain::ids::TenantNo;
+use crate::store::list::*;
+use crate::store::rows::{AttemptRow, DeliveryRow, EndpointRow, HealthRow, NotificationRow, at};
+use crate::store::schema::{
+    api_keys, attempts, deliveries, endpoint_health, endpoints, events, notifications, spared, tenants,
+};
+use crate::store::sentence::Question;
+use crate::store::view::DeliveryView;
+
+/// Cuts the one row too many off a page and says where the list goes on.
+pub fn page<T>(mut rows: Vec<T>, page: &Page, place: impl Fn(&T) -> (i64, i64)) -> Listed<T> {
+    let more = rows.len() as i64 > page.limit;
+    rows.truncate(page.limit as usize);
+    let end = match (page.from, rows.last().map(place)) {
+        (from, None) => from,
+        (From::Newest { .. }, Some((_, no))) => From::Newest { before: Some(no) },
+        (From::Changed { .. }, Some((updated_at, no))) => From::Changed {
+            after: at(updated_at),
+            no,
+        },
+    };
+    Listed { rows, more, end }
+}
+
+impl Question<Conn> for ListDeliveries {
+    type Answer = Listed<DeliveryView>;
+
+    async fn ask(&self, conn: &mut Conn) -> QueryResult<Self::Answer> {
+        let filter = &self.filter;
+        let mut query = joined!()
+            .filter(deliveries::tenant.eq(self.page.tenant.0))
+            .limit(self.page.limit + 1)
+            .select(select!())
+            .into_boxed();
+        query = match self.page.from {
+            From::Newest { before } => {
+                let query = query.order(deliveries::no.desc());
+                match before {
+                    Some(before) => query.filter(deliveries::no.lt(before)),
+                    None => query,
+                }
+            }
+            From::Changed { after, no } => {
+                let after = after.as_micros();
+                query
+                    .order((deliveries::updated_at, deliveries::no))
+                    .filter(deliveries::updated_at.ge(after))
+                    .filter(deliveries::updated_at.gt(after).or(deliveries::no.gt(no)))
+            }
+        };
+        query = match filter.state {
+            None => query,
+            Some(State::Dead) => query.filter(says_dead().or(says_waiting().and(diesel::dsl::not(not_cut())))),
+            Some(state) if state.waits() => query.filter(deliveries::state.eq(state.as_str()).and(not_cut())),
+            Some(state) => query.filter(deliveries::state.eq(state.as_str())),
+        };
+        if let Some(endpoint) = filter.endpoint {
+            query = query.filter(deliveries::endpoint.eq(endpoint.0));
+        }
+        if let Some(id) = &filter.event_id {
+            query = query.filter(events::id.eq(id));
+        }
+        if let Some(kind) = &filter.event_type {
+            query = query.filter(events::kind.eq(kind));
+        }
+        if let Some(status) = filter.status {
+            query = query.filter(deliveries::last_status.eq(i32::from(status)));
+        }
+        if let Some(kind) = filter.error_kind {
+            query = query.filter(deliveries::last_error_kind.eq(kind));
+        }
+        if let Some(after) = filter.created_after {
+            query = query.filter(deliveries::created_at.gt(after.as_micros()));
+        }
+        if let Some(before) = filter.created_before {
+            query = query.filter(deliveries::created_at.lt(before.as_micros()));
+        }
+        if let Some(now) = filter.replayable_at {
+            // A row that a cut has taken has no date of its own yet; it is as young as the cut.
+            let kept = deliveries::replayable_until
+                .gt(now.as_micros())
+                .or(deliveries::replayable_until.is_null());
+            query = query.filter(kept);
+        }
+        if let Some(reason) = filter.dead_reason {
+            let cut = reason == crate::domain::delivery::DeadReason::EndpointDisabled;
+            query = match cut {
+                true => query.filter(deliveries::dead_reason.eq(reason.as_str()).or(says_waiting())),
+                false => query.filter(deliveries::dead_reason.eq(reason.as_str())),
+            };
+        }
+        let rows = query.load::<Parts>(conn).await?;
+        let listed = page(rows, &self.page, |parts| (parts.0.updated_at, parts.0.no));
+        let rows = views::complete(conn, listed.rows).await?;
+        Ok(Listed {
+            rows,
+            more: listed.more,
+            end: listed.end,
+        })
+    }
+}
+
+impl Question<Conn> for FindDelivery {
+    type Answer = Option<DeliveryView>;
+
+    async fn ask(&self, conn: &mut Conn) -> QueryResult<Self::Answer> {
+        views::by_no(conn, self.tenant, self.delivery.0).await
+    }
+}
+
+impl Question<Conn> for ListAttempts {
+    type Answer = Attempts;
+
+    async fn ask(&self, conn: &mut Conn) -> QueryResult<Attempts> {
+        let before = self.before.unwrap_or(i64::from(i32::MAX)) as i32;
+        attempts::table
+            .filter(
+                attempts::delivery
+                    .eq(self.delivery.0)
+                    .and(attempts::tenant.eq(self.tenant.0)),
+            )
+            .filter(attempts::number.lt(before))
+            .order(attempts::number.desc())
+            .limit(self.limit)
+            .select(AttemptRow::as_select())
+            .load(conn)
+            .await
+    }
+}
+
+impl Question<Conn> for ListEndpoints {
+    type Answer = Listed<EndpointRow>;
+
+    async fn ask(&self, conn: &mut Conn) -> QueryResult<Self::Answer> {
+        let mut query = endpoints::table
+            .filter(
+                endpoints::tenant
+                    .eq(self.page.tenant.0)
+                    .and(endpoints::deleted_at.is_null()),
+            )
+            .limit(self.page.limit + 1)
+            .select(EndpointRow::as_select())
+            .into_boxed();
+        query = match self.page.from {
+            From::Newest { before } => query
+                .order(endpoints::no.desc())
+                .filter(endpoints::no.lt(before.unwrap_or(i64::MAX))),
+            From::Changed { after, no } => {
+                let after = after.as_micros();
+                query
+                    .order((endpoints::updated_at, endpoints::no))
+                    .filter(endpoints::updated_at.ge(after))
+                    .filter(endpoints::updated_at.gt(after).or(endpoints::no.gt(no)))
+            }
+        };
+        if let Some(status) = self.status {
+            query = query.filter(endpoints::status.eq(status.as_str()));
+        }
+        let rows = query.load(conn).await?;
+        Ok(page(rows, &self.page, |row: &EndpointRow| (row.updated_at, row.no)))
+    }
+}
+
+impl Question<Conn> for FindEndpoint {
+    type Answer = Option<EndpointFound>;
+
+    async fn ask(&self, conn: &mut Conn) -> QueryResult<Self::Answer> {
+        let row = endpoints::table
+            .inner_join(endpoint_health::table.on(endpoint_health::endpoint.eq(endpoints::no)))
+            .filter(endpoints::tenant.eq(self.tenant.0).and(endpoints::id.eq(&self.id)))
+            .filter(endpoints::deleted_at.is_null())
+            .select((EndpointRow::as_select(), HealthRow::as_select()))
+            .first::<(EndpointRow, HealthRow)>(conn)
+            .await
+            .optional()?;
+        let Some((endpoint, health)) = row else { return Ok(None) };
+        let last_attempt = match (health.last_attempt_delivery, health.last_attempt_number) {
+            (Some(delivery), Some(number)) => attempts::table
+                .inner_join(deliveries::table.on(deliveries::no.eq(attempts::delivery)))
+                .filter(attempts::delivery.eq(delivery).and(attempts::number.eq(number as i32)))
+                .select((deliveries::created_at, AttemptRow::as_select()))
+                .first::<(i64, AttemptRow)>(conn)
+                .await
+                .optional()?,
+            _ => None,
+        };
+        let last_attempt = last_attempt.map(|(created_at, row)| (at(created_at), row));
+        Ok(Some(EndpointFound {
+            endpoint,
+            health,
+            last_attempt,
+        }))
+    }
+}
+
+impl Question<Conn> for ListNotifications {
+    type Answer = Notifications;
+
+    async fn ask(&self, conn: &mut Conn) -> QueryResult<Notifications> {
+        let mut query = notifications::table
+            .filter(notifications::tenant.eq(self.page.tenant.0))
+            .order(notifications::no.desc())
+            .limit(self.page.limit + 1)
+            .select(NotificationRow::as_select())
+            .into_boxed();
+        if let From::Newest { before: Some(before) } = self.page.from {
+            query = query.filter(notifications::no.lt(before));
+        }
+        if self.unread {
+            query = query.filter(notifications::read_at.is_null());
+        }
+        let rows = query.load(conn).await?;
+        Ok(page(rows, &self.page, |row: &NotificationRow| (row.created_at, row.no)))
+    }
+}
+
+impl Question<Conn> for FindTenant {
+    type Answer = Option<TenantNo>;
+
+    async fn ask(&self, conn: &mut Conn) -> QueryResult<Self::Answer> {
+        let row = tenants::table
+            .filter(tenants::id.eq(&self.0))
+            .select(tenants::no)
+            .first::<i64>(conn)
+            .await;
+        Ok(row.optional()?.map(TenantNo))
+    }
+}
+
+impl Question<Conn> for LoadKeys {
+    type Answer = Vec<KeyFound>;
+
+    async fn ask(&self, conn: &mut Conn) -> QueryResult<Self::Answer> {
+        let rows = api_keys::table
+            .select((api_keys::hash, api_keys::tenant, api_keys::role))
+            .load::<(Vec<u8>, Option<i64>, String)>(conn)
+            .await?;
+        let found = |(hash, tenant, role): (Vec<u8>, Option<i64>, String)| KeyFound {
+            hash,
+            tenant: tenant.map(TenantNo),
+            role,
+        };
+        Ok(rows.into_iter().map(found).collect())
+    }
+}
+
+impl Question<Conn> for OldestDue {
+    type Answer = Option<crate::domain::time::Timestamp>;
+
+    async fn ask(&self, conn: &mut Conn) -> QueryResult<Self::Answer> {
+        let oldest = endpoint_health::table
+            .filter(endpoint_health::wake_at.is_not_null())
+            .order(endpoint_health::wake_at)
+            .select(endpoint_health::wake_at.assume_not_null())
+            .first::<i64>(conn)
+            .await;
+        Ok(oldest.optional()?.map(at))
+    }
+}

@@ -1,0 +1,156 @@
+//! Counts, notifications, keys, the clock's anchor: the small change of the store.
+
+use diesel::prelude::*;
+use diesel::{QueryResult, insert_into, update};
+
+use super::{Conn, RunQueryDsl, Tx};
+use crate::domain::ids::{EndpointNo, TenantNo, unique_id};
+use crate::domain::notice::Notice;
+use crate::domain::time::Timestamp;
+use crate::store::change::{KeepAnchor, KeepKey, MarkRead, Tell};
+use crate::store::rows::{NotificationRow, micros};
+use crate::store::schema::{api_keys, endpoint_health, meta, notifications};
+use crate::store::sentence::{Sentence, Touched};
+
+/// Writes what the group changed in counts, and where its numbers stand. The last thing before a commit.
+pub async fn flush(tx: &mut Tx<'_>) -> QueryResult<()> {
+    for (endpoint, touched) in std::mem::take(tx.touched) {
+        write(tx.conn, endpoint, touched).await?;
+    }
+    let numbers = (
+        meta::last_stamp.eq(tx.stamp.as_micros()),
+        meta::last_event.eq(tx.counters.event),
+        meta::last_delivery.eq(tx.counters.delivery),
+        meta::last_other.eq(tx.counters.other),
+    );
+    update(meta::table.find(1)).set(numbers).execute(tx.conn).await?;
+    Ok(())
+}
+
+/// Writes the counts of one endpoint ahead of the others.
+pub async fn flush_one(tx: &mut Tx<'_>, endpoint: EndpointNo) -> QueryResult<()> {
+    match tx.touched.remove(&endpoint) {
+        Some(touched) => write(tx.conn, endpoint, touched).await,
+        None => Ok(()),
+    }
+}
+
+async fn write(conn: &mut Conn, endpoint: EndpointNo, touched: Touched) -> QueryResult<()> {
+    let row = endpoint_health::table.find(endpoint.0);
+    let counts = (
+        endpoint_health::pending.eq(endpoint_health::pending + touched.pending),
+        endpoint_health::failed.eq(endpoint_health::failed + touched.failed),
+        endpoint_health::dead.eq(endpoint_health::dead + touched.dead),
+    );
+    match touched.last_delivery {
+        Some(last) => {
+            update(row)
+                .set((counts, endpoint_health::last_delivery.eq(last.0)))
+                .execute(conn)
+                .await?
+        }
+        None => update(row).set(counts).execute(conn).await?,
+    };
+    if let Some(wake_at) = touched.wake_at {
+        let at = wake_at.as_micros();
+        let later = endpoint_health::wake_at.is_null().or(endpoint_health::wake_at.gt(at));
+        update(row.filter(later))
+            .set(endpoint_health::wake_at.eq(at))
+            .execute(conn)
+            .await?;
+    }
+    Ok(())
+}
+
+/// Stores a notification in the transaction that it tells of.
+pub async fn notify(
+    tx: &mut Tx<'_>,
+    tenant: TenantNo,
+    endpoint: Option<EndpointNo>,
+    notice: &Notice,
+    now: Timestamp,
+) -> QueryResult<()> {
+    let no = tx.counters.next_other();
+    let row = NotificationRow {
+        no,
+        tenant: tenant.0,
+        // Unique because `no` is; nobody gains anything by guessing it.
+        id: unique_id("ntf_", now, no as u128),
+        kind: notice.kind.as_str().into(),
+        endpoint: endpoint
+            .and_then(|no| tx.directory.get(no))
+            .map(|entry| entry.id.to_string()),
+        title: notice.title.clone(),
+        message: notice.message.clone(),
+        created_at: now.as_micros(),
+        read_at: None,
+    };
+    insert_into(notifications::table).values(row).execute(tx.conn).await?;
+    Ok(())
+}
+
+impl Sentence<Conn> for Tell {
+    type Reply = ();
+
+    async fn run(&self, tx: &mut Tx<'_>) -> QueryResult<()> {
+        notify(tx, self.tenant, None, &self.notice, self.now).await
+    }
+}
+
+impl Sentence<Conn> for MarkRead {
+    type Reply = Option<NotificationRow>;
+
+    async fn run(&self, tx: &mut Tx<'_>) -> QueryResult<Self::Reply> {
+        let row = notifications::table.filter(
+            notifications::tenant
+                .eq(self.tenant.0)
+                .and(notifications::id.eq(&self.id)),
+        );
+        let found: Option<NotificationRow> = row
+            .select(NotificationRow::as_select())
+            .first(tx.conn)
+            .await
+            .optional()?;
+        let Some(mut found) = found else { return Ok(None) };
+        if found.read_at.is_none() {
+            found.read_at = micros(Some(self.now));
+            let one = notifications::table.find(found.no);
+            update(one)
+                .set(notifications::read_at.eq(found.read_at))
+                .execute(tx.conn)
+                .await?;
+        }
+        Ok(Some(found))
+    }
+}
+
+impl Sentence<Conn> for KeepKey {
+    type Reply = ();
+
+    async fn run(&self, tx: &mut Tx<'_>) -> QueryResult<()> {
+        let values = (
+            api_keys::id.eq(&self.id),
+            api_keys::tenant.eq(self.tenant.map(|tenant| tenant.0)),
+            api_keys::role.eq(self.role),
+            api_keys::name.eq(&self.name),
+            api_keys::hash.eq(&self.hash),
+            api_keys::created_at.eq(self.now.as_micros()),
+        );
+        insert_into(api_keys::table).values(values).execute(tx.conn).await?;
+        Ok(())
+    }
+}
+
+impl Sentence<Conn> for KeepAnchor {
+    type Reply = ();
+
+    async fn run(&self, tx: &mut Tx<'_>) -> QueryResult<()> {
+        let anchor = (
+            meta::clock_wall.eq(self.0.wall.as_micros()),
+            meta::clock_engine.eq(self.0.engine.as_micros()),
+            meta::clock_scale.eq(self.0.scale),
+        );
+        update(meta::table.find(1)).set(anchor).execute(tx.conn).await?;
+        Ok(())
+    }
+}

@@ -1,0 +1,272 @@
+//! Recording what attempts came to: deliveries, attempts, streaks, circuit, verdicts and notifications, in one
+//! transaction, and only if neither the endpoint nor its health moved since they were judged (S1, S13, S14).
+
+use diesel::prelude::*;
+use diesel::{QueryResult, insert_into, update};
+
+use super::cut::{Cut, cut};
+use super::misc::notify;
+use super::{Conn, RunQueryDsl, Tx};
+use crate::domain::attempt::{Finding, Outcome};
+use crate::domain::delivery::{Next, State};
+use crate::domain::dispatcher::Batch;
+use crate::domain::endpoint::Status;
+use crate::domain::ids::{DeliveryNo, TenantNo};
+use crate::domain::judge::{Ended, Verdict};
+use crate::domain::time::{Span, Timestamp};
+use crate::store::record::{Record, Recorded};
+use crate::store::rows::{AttemptRow, micros};
+use crate::store::schema::{attempts, deliveries, endpoint_health, spared};
+use crate::store::sentence::Sentence;
+
+impl Sentence<Conn> for Record {
+    type Reply = Recorded;
+
+    async fn run(&self, tx: &mut Tx<'_>) -> QueryResult<Recorded> {
+        let batch = &self.0;
+        let Some(entry) = tx.directory.get(batch.endpoint) else {
+            return Ok(Recorded::Gone);
+        };
+        if (entry.version, entry.health_version) != (batch.expected.endpoint, batch.expected.health) {
+            return Ok(Recorded::Outdated);
+        }
+        let (tenant, dead_letters, endpoint_cut) = (entry.tenant, entry.dead_letters, entry.cut);
+        let newer = entry.last_delivery > batch.seen_through;
+        let mut counts = Counts::default();
+        let mut skipped = false;
+        for (ended, verdict) in &batch.results {
+            if !write_result(tx, tenant, dead_letters, ended, verdict).await? {
+                skipped = true;
+                continue;
+            }
+            counts.moved(ended, verdict);
+            // Only what was on the wire at a cut is spared.
+            if ended.delivery.cut < endpoint_cut {
+                diesel::delete(spared::table.find(ended.delivery.no.0))
+                    .execute(tx.conn)
+                    .await?;
+            }
+        }
+        write_health(tx, batch, counts, newer).await?;
+        for (ended, verdict) in &batch.results {
+            if let Some(reason) = &verdict.disable {
+                let at = ended.attempt.ended_at;
+                let (status, spared) = (Status::AutoDisabled, batch.spared.clone());
+                cut(
+                    tx,
+                    batch.endpoint,
+                    Cut {
+                        status,
+                        reason: Some(reason.clone()),
+                        at,
+                        spared,
+                    },
+                )
+                .await?;
+            }
+            for notice in &verdict.notices {
+                notify(tx, tenant, Some(batch.endpoint), notice, ended.attempt.ended_at).await?;
+            }
+        }
+        Ok(Recorded::Done { skipped })
+    }
+
+    fn bytes(&self) -> usize {
+        self.0.results.len() * 2_048
+    }
+}
+
+/// How a batch changes the endpoint's counts.
+#[derive(Default)]
+struct Counts {
+    pending: i64,
+    failed: i64,
+    dead: i64,
+    last: Option<(DeliveryNo, u32)>,
+    success_at: Option<Timestamp>,
+    failure_at: Option<Timestamp>,
+}
+
+impl Counts {
+    fn moved(&mut self, ended: &Ended, verdict: &Verdict) {
+        *if ended.delivery.attempt == 0 {
+            &mut self.pending
+        } else {
+            &mut self.failed
+        } -= 1;
+        match verdict.next.state() {
+            State::Failed => self.failed += 1,
+            State::Dead => self.dead += 1,
+            State::Pending | State::Delivered => {}
+        }
+        self.last = Some((ended.delivery.no, ended.delivery.attempts_total + 1));
+        let at = if verdict.outcome == Outcome::Delivered {
+            &mut self.success_at
+        } else {
+            &mut self.failure_at
+        };
+        *at = (*at).max(Some(ended.attempt.ended_at));
+    }
+}
+
+/// Writes one attempt and what it makes of its delivery. False if the result does not belong to the row any more.
+async fn write_result(
+    tx: &mut Tx<'_>,
+    tenant: TenantNo,
+    dead_letters: Span,
+    ended: &Ended,
+    verdict: &Verdict,
+) -> QueryResult<bool> {
+    let delivery = &ended.delivery;
+    let row = deliveries::table
+        .filter(deliveries::no.eq(delivery.no.0))
+        .filter(deliveries::tenant.eq(tenant.0))
+        .filter(deliveries::run.eq(delivery.run as i32))
+        .filter(deliveries::attempts_total.eq(delivery.attempts_total as i32));
+    let judged = (
+        deliveries::state.eq(verdict.next.state().as_str()),
+        deliveries::attempt.eq(delivery.attempt as i32 + 1),
+        deliveries::attempts_total.eq(delivery.attempts_total as i32 + 1),
+        deliveries::last_status.eq(ended.attempt.report.finding.status().map(i32::from)),
+        deliveries::last_error_kind.eq(error(&ended.attempt.report.finding).map(|(kind, _)| kind)),
+        deliveries::updated_at.eq(tx.stamp.as_micros()),
+    );
+    let ended_at = ended.attempt.ended_at;
+    let changed = match verdict.next {
+        Next::Delivered => {
+            let first =
+                diesel::dsl::sql::<diesel::sql_types::Nullable<diesel::sql_types::BigInt>>("coalesce(delivered_at, ")
+                    .bind::<diesel::sql_types::BigInt, _>(ended_at.as_micros())
+                    .sql(")");
+            update(row)
+                .set((judged, deliveries::delivered_at.eq(first)))
+                .execute(tx.conn)
+                .await?
+        }
+        Next::Retry { due_at, reason } => {
+            let probed_at = verdict.probed_at.or(delivery.probed_at);
+            let line = crate::domain::delivery::Line::Retry.code();
+            let place = (deliveries::line.eq(line), deliveries::order_at.eq(due_at.as_micros()));
+            let due = (
+                deliveries::due_at.eq(due_at.as_micros()),
+                deliveries::due_reason.eq(reason.as_str()),
+            );
+            update(row)
+                .set((judged, place, due, deliveries::probed_at.eq(micros(probed_at))))
+                .execute(tx.conn)
+                .await?
+        }
+        Next::Dead(reason) => {
+            let death = (
+                deliveries::dead_reason.eq(reason.as_str()),
+                deliveries::dead_at.eq(ended_at.as_micros()),
+                deliveries::replayable_until.eq((ended_at + dead_letters).as_micros()),
+            );
+            update(row).set((judged, death)).execute(tx.conn).await?
+        }
+    };
+    if changed == 0 {
+        return Ok(false);
+    }
+    insert_into(attempts::table)
+        .values(attempt_row(tenant, ended, verdict.outcome))
+        .execute(tx.conn)
+        .await?;
+    Ok(true)
+}
+
+fn error(finding: &Finding) -> Option<(&'static str, &'static str)> {
+    match finding {
+        Finding::Failed { kind, error } => Some((kind.as_str(), error)),
+        Finding::Answered(_) | Finding::Local { .. } => None,
+    }
+}
+
+fn attempt_row(tenant: TenantNo, ended: &Ended, outcome: Outcome) -> AttemptRow {
+    let (attempt, report) = (&ended.attempt, &ended.attempt.report);
+    let phase = |span: Option<Span>| span.map(Span::as_micros);
+    let (excerpt, excerpt_truncated) = match &report.finding {
+        Finding::Answered(answer) => (answer.excerpt.to_vec(), answer.excerpt_truncated),
+        _ => (Vec::new(), false),
+    };
+    let error = error(&report.finding);
+    AttemptRow {
+        delivery: ended.delivery.no.0,
+        number: ended.delivery.attempts_total as i32 + 1,
+        tenant: tenant.0,
+        run: ended.delivery.run as i32,
+        attempt: ended.delivery.attempt as i32 + 1,
+        cause: attempt.trigger.as_str().into(),
+        started_at: attempt.started_at.as_micros(),
+        duration: report.took.as_micros(),
+        dns: phase(report.timing.dns),
+        connect: phase(report.timing.connect),
+        tls: phase(report.timing.tls),
+        first_byte: phase(report.timing.first_byte),
+        remote_addr: report.remote_addr.map(|addr| addr.to_string()),
+        url: attempt.url.to_string(),
+        status: report.finding.status().map(i32::from),
+        error_kind: error.map(|(kind, _)| kind.into()),
+        error: error.map(|(_, text)| text.into()),
+        excerpt,
+        excerpt_truncated,
+        outcome: outcome.as_str().into(),
+    }
+}
+
+async fn write_health(tx: &mut Tx<'_>, batch: &Batch, counts: Counts, newer: bool) -> QueryResult<()> {
+    // A delivery that the actor has not heard of yet must be found even if its hint is lost.
+    let wake_at = if newer { Some(tx.stamp) } else { batch.wake_at };
+    let health = &batch.health;
+    let row = endpoint_health::table.find(batch.endpoint.0);
+    let streaks = (
+        endpoint_health::failures.eq(i64::from(health.failures)),
+        endpoint_health::failing_since.eq(micros(health.failing_since)),
+        endpoint_health::exhausted.eq(i64::from(health.exhausted)),
+        endpoint_health::alerted.eq(health.alerted),
+        endpoint_health::opened_at.eq(micros(health.circuit.opened_at())),
+        endpoint_health::retry_at.eq(micros(health.circuit.retry_at())),
+    );
+    let (pending, failed, dead) = (counts.pending, counts.failed, counts.dead);
+    let moved = (
+        endpoint_health::version.eq(batch.expected.health + 1),
+        endpoint_health::pending.eq(endpoint_health::pending + pending),
+        endpoint_health::failed.eq(endpoint_health::failed + failed),
+        endpoint_health::dead.eq(endpoint_health::dead + dead),
+        endpoint_health::wake_at.eq(micros(wake_at)),
+    );
+    update(row).set((streaks, moved)).execute(tx.conn).await?;
+    if let Some((delivery, number)) = counts.last {
+        let success_at = counts.success_at.map(Timestamp::as_micros);
+        let failure_at = counts.failure_at.map(Timestamp::as_micros);
+        let last = (
+            endpoint_health::last_attempt_delivery.eq(delivery.0),
+            endpoint_health::last_attempt_number.eq(i64::from(number)),
+        );
+        match (success_at, failure_at) {
+            (Some(success), Some(failure)) => {
+                let both = (
+                    endpoint_health::last_success_at.eq(success),
+                    endpoint_health::last_failure_at.eq(failure),
+                );
+                update(row).set((last, both)).execute(tx.conn).await?
+            }
+            (Some(success), None) => {
+                update(row)
+                    .set((last, endpoint_health::last_success_at.eq(success)))
+                    .execute(tx.conn)
+                    .await?
+            }
+            (None, failure) => {
+                update(row)
+                    .set((last, endpoint_health::last_failure_at.eq(failure)))
+                    .execute(tx.conn)
+                    .await?
+            }
+        };
+    }
+    if let Some(entry) = tx.directory.get_mut(batch.endpoint) {
+        entry.health_version += 1;
+    }
+    Ok(())
+}

@@ -1,0 +1,17 @@
+//! The embedded database: one file, one process (an advisory lock beside it), one writer, a few readers.
+
+mod dsl;
+mod open;
+#[path = "../queries/mod.rs"]
+mod queries;
+mod readers;
+mod writer;
+
+pub use open::{Lock, OpenError, Opened, begin, beside, open};
+pub use readers::Readers;
+pub use writer::{Writer, WriterHandle};
+
+/// What `queries/` is compiled for.
+pub(in crate::store) type Conn = diesel::SqliteConnection;
+type Tx<'a> = crate::store::sentence::Tx<'a, Conn>;
+use dsl::RunQueryDsl;

@@ -1,0 +1,194 @@
+//! Opening the file: lock first, then migrations, then what the clock and the writer go on from.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use diesel::connection::SimpleConnection;
+use diesel::prelude::*;
+use diesel_migrations::{EmbeddedMigrations, MigrationHarness, embed_migrations};
+
+use super::{Conn, dsl, queries};
+use crate::clock::Anchor;
+use crate::domain::time::Timestamp;
+use crate::store::error::StoreError;
+use crate::store::rows::at;
+use crate::store::schema::meta;
+use crate::store::sentence::Counters;
+
+const MIGRATIONS: EmbeddedMigrations = embed_migrations!("migrations/sqlite");
+
+/// Why the file could not be opened; each text is for the person who starts the process.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error("{path} is locked: another posthaste process is using this database")]
+    Locked { path: PathBuf },
+    #[error("cannot open {path}: {error}")]
+    Io { path: PathBuf, error: io::Error },
+    #[error("cannot open the database: {0}")]
+    Database(String),
+    #[error("the database was written by a newer posthaste (it has the migration `{0}`, unknown to this version)")]
+    Newer(String),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// The advisory lock beside the database; held as long as the process lives.
+#[derive(Debug)]
+pub struct Lock {
+    _file: File,
+}
+
+impl Lock {
+    /// Takes the lock `<database>.lock` or says who stands in the way. The kernel drops it with the process, however
+    /// that ends.
+    pub fn take(database: &Path) -> Result<Lock, OpenError> {
+        let path = beside(database, "lock");
+        let io = |error| OpenError::Io {
+            path: path.clone(),
+            error,
+        };
+        let mut file = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(&path)
+            .map_err(io)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(OpenError::Locked { path }),
+            Err(TryLockError::Error(error)) => return Err(io(error)),
+        }
+        file.set_len(0)
+            .and_then(|()| writeln!(file, "{}", std::process::id()))
+            .map_err(io)?;
+        Ok(Lock { _file: file })
+    }
+}
+
+/// The file `<database>.<ending>`.
+pub fn beside(database: &Path, ending: &str) -> PathBuf {
+    let mut name = database.as_os_str().to_owned();
+    name.push(".");
+    name.push(ending);
+    PathBuf::from(name)
+}
+
+/// A database ready to be written to.
+pub struct Opened {
+    pub conn: Conn,
+    pub anchor: Option<Anchor>,
+    pub last_stamp: Timestamp,
+    pub counters: Counters,
+    /// The schema was just made.
+    pub is_new: bool,
+}
+
+/// How every connection is set up. WAL with FULL: a commit is on disk when it returns. The journal is cut back to 64 MiB
+/// after a checkpoint (C69).
+const PRAGMAS: &str = "PRAGMA busy_timeout = 10000; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; \
+     PRAGMA foreign_keys = ON; PRAGMA journal_size_limit = 67108864; PRAGMA cache_size = -16384; \
+     PRAGMA temp_store = MEMORY;";
+
+/// Opens a connection.
+pub fn connect(path: &str) -> Result<Conn, OpenError> {
+    let mut conn = Conn::establish(path).map_err(|error| OpenError::Database(error.to_string()))?;
+    conn.batch_execute(PRAGMAS)
+        .map_err(|error| OpenError::Database(error.to_string()))?;
+    Ok(conn)
+}
+
+/// Opens the database (the caller holds its [`Lock`]), brings its schema up to date, cleans up after a crash.
+pub fn open(path: &str) -> Result<Opened, OpenError> {
+    let mut conn = connect(path)?;
+    refuse_newer(&mut conn)?;
+    conn.run_pending_migrations(MIGRATIONS)
+        .map_err(|error| OpenError::Database(error.to_string()))?;
+    let database = |error: diesel::result::Error| OpenError::Database(error.to_string());
+    let row = meta::table
+        .find(1)
+        .select((
+            (meta::clock_wall, meta::clock_engine, meta::clock_scale),
+            meta::last_stamp,
+            (meta::last_event, meta::last_delivery, meta::last_other),
+        ))
+        .first::<((i64, i64, f64), i64, (i64, i64, i64))>(&mut conn)
+        .optional()
+        .map_err(database)?;
+    let recovered = conn
+        .immediate_transaction(|conn| dsl::run(queries::recover(conn)))
+        .map_err(database)?;
+    if recovered > 0 {
+        log::info!("{recovered} attempts were cut off when the last process ended while their endpoint was disabled");
+    }
+    Ok(match row {
+        Some(((wall, engine, scale), last_stamp, (event, delivery, other))) => Opened {
+            conn,
+            anchor: Some(Anchor {
+                wall: at(wall),
+                engine: at(engine),
+                scale,
+            }),
+            last_stamp: at(last_stamp),
+            counters: Counters { event, delivery, other },
+            is_new: false,
+        },
+        None => Opened {
+            conn,
+            anchor: None,
+            last_stamp: Timestamp::MIN,
+            counters: Counters {
+                event: 0,
+                delivery: 0,
+                other: 0,
+            },
+            is_new: true,
+        },
+    })
+}
+
+/// A schema that knows more than we do is not ours to write to.
+fn refuse_newer(conn: &mut Conn) -> Result<(), OpenError> {
+    let database = |error: Box<dyn std::error::Error + Send + Sync>| OpenError::Database(error.to_string());
+    let ours: Vec<String> = diesel::migration::MigrationSource::<diesel::sqlite::Sqlite>::migrations(&MIGRATIONS)
+        .map_err(database)?
+        .iter()
+        .map(|migration| migration.name().version().to_string())
+        .collect();
+    let applied = conn.applied_migrations().map_err(database)?;
+    match applied
+        .iter()
+        .map(ToString::to_string)
+        .find(|version| !ours.contains(version))
+    {
+        Some(unknown) => Err(OpenError::Newer(unknown)),
+        None => Ok(()),
+    }
+}
+
+/// Keeps the clock's anchor from which this process starts; in a new store with the first `meta` row.
+pub fn begin(conn: &mut Conn, anchor: Anchor, is_new: bool) -> Result<(), StoreError> {
+    if !is_new {
+        let clock = (
+            meta::clock_wall.eq(anchor.wall.as_micros()),
+            meta::clock_engine.eq(anchor.engine.as_micros()),
+            meta::clock_scale.eq(anchor.scale),
+        );
+        diesel::update(meta::table.find(1)).set(clock).execute(conn)?;
+        return Ok(());
+    }
+    let values = (
+        meta::id.eq(1),
+        meta::clock_wall.eq(anchor.wall.as_micros()),
+        meta::clock_engine.eq(anchor.engine.as_micros()),
+        meta::clock_scale.eq(anchor.scale),
+        meta::last_stamp.eq(anchor.engine.as_micros()),
+        (
+            meta::last_event.eq(0),
+            meta::last_delivery.eq(0),
+            meta::last_other.eq(0),
+        ),
+    );
+    diesel::insert_into(meta::table).values(values).execute(conn)?;
+    Ok(())
+}

@@ -1,0 +1,299 @@
+//! The one writer: everything that arrived while the last commit ran goes into one transaction (group commit).
+//!
+//! Each member checks before it writes, so a group normally fails only with the database. If it does fail, it is split
+//! in halves until the culprit stands alone; the others go through.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+
+use diesel::QueryResult;
+use diesel::connection::{AnsiTransactionManager, TransactionManager};
+use tokio::sync::oneshot;
+
+use super::{Conn, Tx, dsl, queries};
+use crate::clock::Clock;
+use crate::domain::content::ByteBudget;
+use crate::domain::time::{Span, Timestamp};
+use crate::store::directory::Directory;
+use crate::store::error::StoreError;
+use crate::store::hint::HintSink;
+use crate::store::sentence::{Counters, Hints, Sentence};
+
+/// The most sentences of one kind in a group.
+const GROUP: usize = 512;
+
+/// A sentence in the queue, with the way back for its reply.
+trait Job: Send {
+    fn run(&mut self, tx: &mut Tx<'_>) -> QueryResult<()>;
+    fn bytes(&self) -> usize;
+    fn committed(self: Box<Self>);
+    fn failed(self: Box<Self>, error: StoreError);
+}
+
+struct Queued<S: Sentence<Conn>> {
+    sentence: S,
+    reply: Option<S::Reply>,
+    back: oneshot::Sender<Result<S::Reply, StoreError>>,
+}
+
+impl<S: Sentence<Conn>> Job for Queued<S> {
+    fn run(&mut self, tx: &mut Tx<'_>) -> QueryResult<()> {
+        self.reply = Some(dsl::run(self.sentence.run(tx))?);
+        Ok(())
+    }
+
+    fn bytes(&self) -> usize {
+        self.sentence.bytes()
+    }
+
+    fn committed(self: Box<Self>) {
+        if let Some(reply) = self.reply {
+            // Whoever asked may have gone; what was committed stays committed.
+            let _ = self.back.send(Ok(reply));
+        }
+    }
+
+    fn failed(self: Box<Self>, error: StoreError) {
+        let _ = self.back.send(Err(error));
+    }
+}
+
+/// Acceptances and the rest queue apart: of a group each gets half at most.
+#[derive(Default)]
+struct Queue {
+    acceptances: VecDeque<Box<dyn Job>>,
+    others: VecDeque<Box<dyn Job>>,
+    bytes: usize,
+    closed: bool,
+}
+
+struct Shared {
+    queue: Mutex<Queue>,
+    arrived: Condvar,
+    limit: usize,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+/// The door to the writer; clones share the queue.
+#[derive(Clone)]
+pub struct WriterHandle(Arc<Shared>);
+
+impl WriterHandle {
+    /// Queues a sentence and waits for its commit.
+    ///
+    /// # Errors
+    /// [`StoreError::Overloaded`] if the queue is full, [`StoreError::Closed`] after [`close`](Self::close), otherwise
+    /// what the database said.
+    pub async fn write<S: Sentence<Conn>>(&self, sentence: S) -> Result<S::Reply, StoreError> {
+        let (back, answer) = oneshot::channel();
+        let (bytes, acceptance) = (sentence.bytes(), sentence.is_acceptance());
+        {
+            let mut queue = self.0.lock();
+            if queue.closed {
+                return Err(StoreError::Closed);
+            }
+            if acceptance && queue.bytes + bytes > self.0.limit {
+                return Err(StoreError::Overloaded);
+            }
+            queue.bytes += bytes;
+            let job = Box::new(Queued {
+                sentence,
+                reply: None,
+                back,
+            });
+            if acceptance {
+                queue.acceptances.push_back(job)
+            } else {
+                queue.others.push_back(job)
+            }
+        }
+        self.0.arrived.notify_one();
+        answer.await.unwrap_or(Err(StoreError::Closed))
+    }
+
+    /// Lets the writer finish what is queued and end.
+    pub fn close(&self) {
+        self.0.lock().closed = true;
+        self.0.arrived.notify_one();
+    }
+}
+
+/// The writer itself: owns the connection and all that it knows between transactions.
+pub struct Writer {
+    conn: Conn,
+    clock: Clock,
+    directory: Directory,
+    counters: Counters,
+    last_stamp: Timestamp,
+    budget: ByteBudget,
+    sink: Arc<dyn HintSink>,
+    shared: Arc<Shared>,
+}
+
+impl Writer {
+    /// A writer on an opened database. `limit`: bytes that may queue.
+    pub fn new(
+        mut conn: Conn,
+        clock: Clock,
+        counters: Counters,
+        last_stamp: Timestamp,
+        budget: ByteBudget,
+        sink: Arc<dyn HintSink>,
+        limit: usize,
+    ) -> Result<(Writer, WriterHandle), StoreError> {
+        let directory = dsl::run(queries::directory(&mut conn))?;
+        let shared = Arc::new(Shared {
+            queue: Mutex::default(),
+            arrived: Condvar::new(),
+            limit,
+        });
+        let handle = WriterHandle(shared.clone());
+        Ok((
+            Writer {
+                conn,
+                clock,
+                directory,
+                counters,
+                last_stamp,
+                budget,
+                sink,
+                shared,
+            },
+            handle,
+        ))
+    }
+
+    /// Writes until the queue is closed and empty. Blocks; run it on a thread of its own.
+    pub fn run(mut self) {
+        loop {
+            let group = {
+                let mut queue = self.shared.lock();
+                loop {
+                    let group = take(&mut queue);
+                    if !group.is_empty() {
+                        break group;
+                    }
+                    if queue.closed {
+                        return;
+                    }
+                    queue = self
+                        .shared
+                        .arrived
+                        .wait(queue)
+                        .unwrap_or_else(|poisoned| poisoned.into_inner());
+                }
+            };
+            self.commit(group);
+        }
+    }
+
+    /// Writes what is queued now and returns: for tests that keep everything on one thread.
+    pub fn run_once(&mut self) -> bool {
+        let group = take(&mut self.shared.lock());
+        let some = !group.is_empty();
+        if some {
+            self.commit(group);
+        }
+        some
+    }
+
+    fn commit(&mut self, mut group: Vec<Box<dyn Job>>) {
+        let mut hints = Hints::new();
+        match self.transaction(&mut group, &mut hints) {
+            Ok(()) => {
+                group.into_iter().for_each(|job| job.committed());
+                if !hints.is_empty() {
+                    self.sink.committed(hints.into_values().collect());
+                }
+            }
+            Err(error) if group.len() > 1 && is_members_fault(&error) => {
+                let second = group.split_off(group.len() / 2);
+                self.commit(group);
+                self.commit(second);
+            }
+            Err(error) => {
+                log::error!("a group of {} writes was rolled back: {error}", group.len());
+                let error = StoreError::from(error);
+                group.into_iter().for_each(|job| job.failed(error.clone()));
+            }
+        }
+    }
+
+    fn transaction(&mut self, group: &mut [Box<dyn Job>], hints: &mut Hints) -> QueryResult<()> {
+        let (counters, stamp) = (
+            self.counters,
+            self.clock.now().max(self.last_stamp + Span::from_micros(1)),
+        );
+        let result = self.try_transaction(group, hints, stamp);
+        match &result {
+            Ok(()) => self.last_stamp = stamp,
+            Err(_) => {
+                self.counters = counters;
+                hints.clear();
+                // What the failed members changed in memory never happened. If this read fails too, the next
+                // transaction fails on the same database.
+                match dsl::run(queries::directory(&mut self.conn)) {
+                    Ok(directory) => self.directory = directory,
+                    Err(error) => log::error!("the directory of endpoints could not be read again: {error}"),
+                }
+            }
+        }
+        result
+    }
+
+    fn try_transaction(&mut self, group: &mut [Box<dyn Job>], hints: &mut Hints, stamp: Timestamp) -> QueryResult<()> {
+        AnsiTransactionManager::begin_transaction_sql(&mut self.conn, "BEGIN IMMEDIATE")?;
+        let mut touched = BTreeMap::new();
+        let mut tx = Tx {
+            conn: &mut self.conn,
+            directory: &mut self.directory,
+            stamp,
+            counters: &mut self.counters,
+            touched: &mut touched,
+            hints,
+            budget: &self.budget,
+        };
+        let written = group
+            .iter_mut()
+            .try_for_each(|job| job.run(&mut tx))
+            .and_then(|()| dsl::run(queries::flush(&mut tx)));
+        let committed = written.and_then(|()| AnsiTransactionManager::commit_transaction(&mut self.conn));
+        if committed.is_err() {
+            // The error that made it fail matters more than one of rolling back.
+            let _ = AnsiTransactionManager::rollback_transaction(&mut self.conn);
+        }
+        committed
+    }
+}
+
+/// Takes the next group; what it holds in memory is no longer counted as queued.
+fn take(queue: &mut Queue) -> Vec<Box<dyn Job>> {
+    let mut group: Vec<Box<dyn Job>> = Vec::new();
+    for line in [&mut queue.others, &mut queue.acceptances] {
+        let count = line.len().min(GROUP);
+        group.extend(line.drain(..count));
+    }
+    let bytes: usize = group.iter().map(|job| job.bytes()).sum();
+    queue.bytes = queue.bytes.saturating_sub(bytes);
+    group
+}
+
+/// Whether one member may be to blame, rather than the database as a whole.
+fn is_members_fault(error: &diesel::result::Error) -> bool {
+    use diesel::result::{DatabaseErrorKind, Error};
+    match error {
+        Error::DatabaseError(kind, _) => {
+            !matches!(kind, DatabaseErrorKind::Unknown | DatabaseErrorKind::ClosedConnection)
+        }
+        Error::NotFound
+        | Error::DeserializationError(_)
+        | Error::SerializationError(_)
+        | Error::QueryBuilderError(_) => true,
+        _ => false,
+    }
+}

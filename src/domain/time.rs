@@ -25,7 +25,7 @@ impl Timestamp {
         self.0
     }
 
-    /// Whole milliseconds since the Unix epoch (the unit of the `<Prefix>-Received-At` header).
+    /// Whole milliseconds since the Unix epoch.
     pub const fn as_millis(self) -> i64 {
         self.0.div_euclid(1_000)
     }
@@ -33,6 +33,13 @@ impl Timestamp {
     /// Whole seconds since the Unix epoch (the unit of signature timestamps).
     pub const fn as_secs(self) -> i64 {
         self.0.div_euclid(1_000_000)
+    }
+
+    /// RFC 3339 in UTC with milliseconds: `2026-09-03T12:04:01.412Z` (the `<Prefix>-Received-At` header).
+    pub fn to_millis_text(self) -> String {
+        let mut text = self.to_string();
+        text.replace_range(text.len() - 4..text.len() - 1, "");
+        text
     }
 
     /// How long from `earlier` until `self`; zero if `earlier` is in fact later.
@@ -178,6 +185,7 @@ mod tests {
     fn prints_and_parses_rfc_3339() {
         let at = Timestamp::parse("2026-09-03T14:04:01.412+02:00").unwrap();
         assert_eq!(at.to_string(), "2026-09-03T12:04:01.412000Z");
+        assert_eq!(at.to_millis_text(), "2026-09-03T12:04:01.412Z");
         assert_eq!(Timestamp::parse(&at.to_string()), Some(at));
         for bad in [
             "",

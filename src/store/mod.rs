@@ -117,12 +117,8 @@ impl Store {
         options: Options,
         runtime: tokio::runtime::Handle,
     ) -> Result<(Store, WriterThread), StoreError> {
-        let sqlite::Opened {
-            conn,
-            counters,
-            last_stamp,
-            ..
-        } = opened;
+        let sqlite::Opened { mut conn, counters, last_stamp, is_new, .. } = opened;
+        sqlite::begin(&mut conn, clock.anchor(), is_new)?;
         let (writer, handle) = sqlite::Writer::new(
             conn,
             clock.clone(),

@@ -145,6 +145,8 @@ pub struct Dispatcher {
     pacing: bool,
     /// The last single free slot went to a first attempt (S3: they alternate).
     after_first: bool,
+    /// Taken out of their lines and not attempted, while the endpoint was being changed.
+    given_back: Vec<Waiting>,
     released: Vec<DeliveryNo>,
     gone: bool,
 }
@@ -189,6 +191,7 @@ impl Dispatcher {
             permits: 0,
             pacing: false,
             after_first: false,
+            given_back: Vec::new(),
             released: Vec::new(),
             gone: false,
         }
@@ -223,8 +226,14 @@ impl Dispatcher {
             && self.locked.is_empty()
             && self.loading.is_none()
             && self.released.is_empty()
+            && self.given_back.is_empty()
             && self.reload == Reload::No
             && !self.stale
+    }
+
+    /// Nothing is on the wire and every result is committed: all that a drain waits for.
+    pub fn is_drained(&self) -> bool {
+        self.in_flight.is_empty() && self.recording.is_none() && (self.unrecorded.is_empty() || self.gone)
     }
 
     /// Deliveries with an attempt on the wire or a result not yet committed.
@@ -304,12 +313,7 @@ impl Dispatcher {
         }
         if let Finding::Local { .. } = attempt.report.finding {
             self.local_fault.failed(attempt.ended_at);
-            if start.delivery.cut == self.endpoint.cut {
-                self.touch(no);
-                self.admit(start.delivery);
-            } else {
-                self.released.push(no);
-            }
+            self.give_back(start.delivery);
             return;
         }
         self.local_fault.succeeded();
@@ -327,6 +331,31 @@ impl Dispatcher {
             self.forget_cut();
         }
         self.unrecorded.push_back((ended, verdict));
+    }
+
+    /// Whether an attempt that [`Effect::Start`] asked for may still begin: not if the endpoint is being changed.
+    pub fn may_begin(&self) -> bool {
+        self.reload == Reload::No && !self.gone
+    }
+
+    /// An attempt that was to start did not begin, and not for a fault: the delivery keeps its place.
+    pub fn withdraw(&mut self, no: DeliveryNo) {
+        if let Some(start) = self.in_flight.remove(&no) {
+            self.give_back(start.delivery);
+        }
+    }
+
+    /// Puts a delivery back that was taken out of its line, or gives it up to a cut.
+    fn give_back(&mut self, delivery: Waiting) {
+        if self.reload != Reload::No {
+            // It may have been spared by a cut that is being committed; the reload tells.
+            self.given_back.push(delivery);
+        } else if delivery.cut == self.endpoint.cut {
+            self.touch(delivery.no);
+            self.admit(delivery);
+        } else {
+            self.released.push(delivery.no);
+        }
     }
 
     /// So many overdue attempts may start.

@@ -160,6 +160,7 @@ impl Dispatcher {
             self.first.retain(|_| false);
             self.second.retain(|_| false);
             self.unrecorded.clear();
+            self.given_back.clear();
             self.recording = None;
             return;
         };
@@ -190,6 +191,9 @@ impl Dispatcher {
             self.unrecorded.push_back((ended, verdict));
         }
         self.forget_cut();
+        for delivery in std::mem::take(&mut self.given_back) {
+            self.give_back(delivery);
+        }
     }
 
     /// The endpoint could not be read; it is asked for again after a while.

@@ -14,6 +14,9 @@ use super::{Conn, dsl};
 use crate::store::error::StoreError;
 use crate::store::sentence::Question;
 
+/// How long a question waits for a connection (C71).
+const CHECKOUT: std::time::Duration = std::time::Duration::from_secs(5);
+
 type Wrapped = SyncConnectionWrapper<Conn>;
 
 /// Where questions are answered.

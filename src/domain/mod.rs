@@ -28,6 +28,7 @@ pub mod schedule;
 pub mod secret;
 pub mod signature;
 pub mod simulate;
+pub mod simulate_request;
 pub mod subscription;
 pub mod target;
 pub mod time;

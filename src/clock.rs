@@ -58,12 +58,7 @@ impl Clock {
     pub fn simulated(engine: Timestamp, seed: u64) -> Clock {
         let random = Mutex::new(StdRng::seed_from_u64(seed));
         let source = Source::Virtual { wall: engine, random };
-        Clock(Arc::new(Inner {
-            engine,
-            started: Instant::now(),
-            scale: 1.0,
-            source,
-        }))
+        Clock(Arc::new(Inner { engine, started: Instant::now(), scale: 1.0, source }))
     }
 
     /// Engine time.
@@ -81,11 +76,7 @@ impl Clock {
 
     /// What to keep in the store so that the next process goes on from here.
     pub fn anchor(&self) -> Anchor {
-        Anchor {
-            wall: self.wall(),
-            engine: self.now(),
-            scale: self.0.scale,
-        }
+        Anchor { wall: self.wall(), engine: self.now(), scale: self.0.scale }
     }
 
     pub fn scale(&self) -> f64 {
@@ -130,9 +121,7 @@ impl Clock {
 /// Engine time at a wall time, going on from an anchor; without one it starts at the wall time. A wall clock that was
 /// set back while the process was down adds nothing.
 fn engine_at(anchor: Option<Anchor>, wall: Timestamp) -> Timestamp {
-    anchor.map_or(wall, |anchor| {
-        anchor.engine + wall.since(anchor.wall).scaled(anchor.scale)
-    })
+    anchor.map_or(wall, |anchor| anchor.engine + wall.since(anchor.wall).scaled(anchor.scale))
 }
 
 /// The wall clock.
@@ -152,22 +141,10 @@ mod tests {
 
     #[test]
     fn s25_engine_time_goes_on_from_its_anchor_and_never_back() {
-        let anchor = Anchor {
-            wall: at(1_000),
-            engine: at(5_000),
-            scale: 10.0,
-        };
+        let anchor = Anchor { wall: at(1_000), engine: at(5_000), scale: 10.0 };
         assert_eq!(engine_at(None, at(7)), at(7));
-        assert_eq!(
-            engine_at(Some(anchor), at(1_006)),
-            at(5_060),
-            "downtime passes at the anchor's scale"
-        );
-        assert_eq!(
-            engine_at(Some(anchor), at(400)),
-            at(5_000),
-            "the wall clock was set back"
-        );
+        assert_eq!(engine_at(Some(anchor), at(1_006)), at(5_060), "downtime passes at the anchor's scale");
+        assert_eq!(engine_at(Some(anchor), at(400)), at(5_000), "the wall clock was set back");
         let ahead = system_time() + Span::DAY;
         let clock = Clock::resume(None, ahead, 1.0);
         assert!(clock.now() >= ahead, "never before what was stamped");
@@ -178,9 +155,6 @@ mod tests {
         let clock = Clock::resume(None, Timestamp::MIN, 1_000.0);
         let soon = clock.now() + Span::from_secs(100);
         let real = clock.real_until(soon);
-        assert!(
-            real <= Duration::from_millis(100) && real > Duration::from_millis(50),
-            "{real:?}"
-        );
+        assert!(real <= Duration::from_millis(100) && real > Duration::from_millis(50), "{real:?}");
     }
 }

@@ -22,13 +22,7 @@ pub struct Content {
 impl Content {
     /// Content outside any budget: a ping, a test.
     pub fn new(event_id: Arc<str>, event_type: Arc<str>, received_at: Timestamp, body: Bytes) -> Content {
-        Content {
-            event_id,
-            event_type,
-            received_at,
-            body,
-            ticket: None,
-        }
+        Content { event_id, event_type, received_at, body, ticket: None }
     }
 
     /// The same, charged to `budget`; `None` if it does not fit.
@@ -50,28 +44,19 @@ pub struct ByteBudget {
 
 impl ByteBudget {
     pub fn new(limit: usize) -> ByteBudget {
-        ByteBudget {
-            used: Arc::default(),
-            limit,
-        }
+        ByteBudget { used: Arc::default(), limit }
     }
 
     /// The same budget with a smaller limit: what of the whole a group may take (narrowed endpoints: a quarter, S19).
     pub fn capped(&self, limit: usize) -> ByteBudget {
-        ByteBudget {
-            used: self.used.clone(),
-            limit: limit.min(self.limit),
-        }
+        ByteBudget { used: self.used.clone(), limit: limit.min(self.limit) }
     }
 
     /// Takes `bytes` until the ticket is dropped; `None` if that would exceed the limit.
     pub fn take(&self, bytes: usize) -> Option<Ticket> {
         let fits = |used: usize| used.checked_add(bytes).filter(|&sum| sum <= self.limit);
         self.used.fetch_update(Ordering::AcqRel, Ordering::Acquire, fits).ok()?;
-        Some(Ticket {
-            used: self.used.clone(),
-            bytes,
-        })
+        Some(Ticket { used: self.used.clone(), bytes })
     }
 
     pub fn used(&self) -> usize {

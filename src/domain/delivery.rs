@@ -133,11 +133,7 @@ impl Waiting {
     }
 
     pub fn place(&self) -> Place {
-        Place {
-            line: self.line,
-            order_at: self.order_at,
-            no: self.no,
-        }
+        Place { line: self.line, order_at: self.order_at, no: self.no }
     }
 }
 

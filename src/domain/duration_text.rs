@@ -5,13 +5,8 @@ use super::time::Span;
 
 /// The units in the order in which they must stand, with their lengths in microseconds. A part's unit is all the
 /// letters that follow its digits, so `m` and `ms` are never confused.
-const UNITS: [(&str, u64); 5] = [
-    ("d", 86_400_000_000),
-    ("h", 3_600_000_000),
-    ("m", 60_000_000),
-    ("s", 1_000_000),
-    ("ms", 1_000),
-];
+const UNITS: [(&str, u64); 5] =
+    [("d", 86_400_000_000), ("h", 3_600_000_000), ("m", 60_000_000), ("s", 1_000_000), ("ms", 1_000)];
 
 /// Reads a duration: each part at most once, in the order `d h m s ms`, at least one part, nothing else (no sign, no
 /// fraction, no space, no other case). Errors are whole sentences for the person who wrote the text.

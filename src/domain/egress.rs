@@ -38,26 +38,17 @@ impl Egress {
             if report.finding.status().is_some() {
                 *self = Egress::default();
             }
-            return WayOut {
-                blocked: false,
-                tell: None,
-            };
+            return WayOut { blocked: false, tell: None };
         }
         self.unanswered.push_back((now, host.clone()));
         // Twice the count is enough to decide by, however many fail at once.
         while self.unanswered.len() > 50 * EGRESS_ATTEMPTS
-            || self
-                .unanswered
-                .front()
-                .is_some_and(|(at, _)| now.since(*at) > EGRESS_WINDOW)
+            || self.unanswered.front().is_some_and(|(at, _)| now.since(*at) > EGRESS_WINDOW)
         {
             self.unanswered.pop_front();
         }
         if self.unanswered.len() < EGRESS_ATTEMPTS {
-            return WayOut {
-                blocked: false,
-                tell: None,
-            };
+            return WayOut { blocked: false, tell: None };
         }
         let hosts: HashSet<&str> = self.unanswered.iter().map(|(_, host)| &**host).collect();
         let blocked = hosts.len() >= EGRESS_HOSTS;
@@ -80,17 +71,9 @@ mod tests {
                 excerpt: Default::default(),
                 excerpt_truncated: false,
             }),
-            false => Finding::Failed {
-                kind: ErrorKind::Connect,
-                error: "",
-            },
+            false => Finding::Failed { kind: ErrorKind::Connect, error: "" },
         };
-        Report {
-            finding,
-            timing: Timing::default(),
-            remote_addr: None,
-            took: Span::ZERO,
-        }
+        Report { finding, timing: Timing::default(), remote_addr: None, took: Span::ZERO }
     }
 
     /// Blocked flags of attempts one second apart, to hosts in turn, with an answer at the places of `answers`.

@@ -28,16 +28,10 @@ pub fn headers(
     let own = |name: &str, value: String| (prefix.header(name), value);
     let mut headers = vec![
         ("Content-Type".into(), "application/json".into()),
-        (
-            "User-Agent".into(),
-            concat!("Posthaste/", env!("CARGO_PKG_VERSION")).into(),
-        ),
+        ("User-Agent".into(), concat!("Posthaste/", env!("CARGO_PKG_VERSION")).into()),
         ("webhook-id".into(), content.event_id.to_string()),
         ("webhook-timestamp".into(), wall_secs.to_string()),
-        (
-            "webhook-signature".into(),
-            sign_standard(&content.event_id, wall_secs, body, secrets),
-        ),
+        ("webhook-signature".into(), sign_standard(&content.event_id, wall_secs, body, secrets)),
         own("Event-Id", content.event_id.to_string()),
         own("Event-Type", content.event_type.to_string()),
         own("Endpoint-Id", to.endpoint_id.into()),

@@ -25,9 +25,7 @@ impl EventId {
     pub fn parse(text: &str) -> Result<EventId, String> {
         let legal = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
         if text.is_empty() || text.len() > MAX_EVENT_ID_BYTES || !text.bytes().all(legal) {
-            return Err(format!(
-                "An event id is 1 to {MAX_EVENT_ID_BYTES} characters of A-Z, a-z, 0-9, '_' and '-'."
-            ));
+            return Err(format!("An event id is 1 to {MAX_EVENT_ID_BYTES} characters of A-Z, a-z, 0-9, '_' and '-'."));
         }
         if text == "batch" {
             return Err("'batch' cannot be an event id.".into());
@@ -116,19 +114,8 @@ mod tests {
             assert_eq!(EventId::parse(good).unwrap().as_str(), good);
         }
         let long = "x".repeat(300);
-        for bad in [
-            "",
-            "batch",
-            "a.1700000000.{\"x\":1}",
-            "a.b",
-            "a b",
-            "a\r",
-            "é",
-            "a/b",
-            "a%41",
-            &long,
-            &long[..65],
-        ] {
+        for bad in ["", "batch", "a.1700000000.{\"x\":1}", "a.b", "a b", "a\r", "é", "a/b", "a%41", &long, &long[..65]]
+        {
             assert!(EventId::parse(bad).is_err(), "{bad:?}");
         }
     }
@@ -183,18 +170,9 @@ mod tests {
             let list = proptest::collection::vec(inner, 0..3);
             (list, any::<bool>()).prop_map(|(list, object)| {
                 let depth = 1 + list.iter().map(|(_, depth)| *depth).max().unwrap_or(0);
-                let items = list
-                    .into_iter()
-                    .map(|(text, _)| if object { format!(r#""[":{text}"#) } else { text });
+                let items = list.into_iter().map(|(text, _)| if object { format!(r#""[":{text}"#) } else { text });
                 let inside = items.collect::<Vec<_>>().join(",");
-                (
-                    if object {
-                        format!("{{{inside}}}")
-                    } else {
-                        format!("[{inside}]")
-                    },
-                    depth,
-                )
+                (if object { format!("{{{inside}}}") } else { format!("[{inside}]") }, depth)
             })
         })
     }

@@ -21,13 +21,11 @@ impl EventType {
             return Err("An event type must not be empty.".into());
         }
         if text.len() > MAX_EVENT_TYPE_BYTES {
-            return Err(format!(
-                "An event type is at most {MAX_EVENT_TYPE_BYTES} characters long."
-            ));
+            return Err(format!("An event type is at most {MAX_EVENT_TYPE_BYTES} characters long."));
         }
         if !text.split('.').all(is_segment) {
             return Err(
-                "An event type is made of segments of A-Z, a-z, 0-9, '_' and '-', joined by single dots.".into(),
+                "An event type is made of segments of A-Z, a-z, 0-9, '_' and '-', joined by single dots.".into()
             );
         }
         Ok(EventType(text.into()))
@@ -37,9 +35,7 @@ impl EventType {
     pub fn parse_from_caller(text: &str) -> Result<EventType, String> {
         let event_type = EventType::parse(text)?;
         if text.split('.').next() == Some(RESERVED_SEGMENT) {
-            return Err(format!(
-                "Event types that begin with '{RESERVED_SEGMENT}' are reserved."
-            ));
+            return Err(format!("Event types that begin with '{RESERVED_SEGMENT}' are reserved."));
         }
         Ok(event_type)
     }
@@ -87,35 +83,14 @@ mod tests {
     #[test]
     fn segments_joined_by_dots() {
         let longest = "a".repeat(MAX_EVENT_TYPE_BYTES);
-        for good in [
-            "order.created",
-            "a",
-            "A_b-9.c",
-            "user.created.v2",
-            "posthaste.ping",
-            &longest,
-        ] {
+        for good in ["order.created", "a", "A_b-9.c", "user.created.v2", "posthaste.ping", &longest] {
             assert_eq!(EventType::parse(good).unwrap().as_str(), good);
         }
         // C87: nothing that could break a header field or a JSON text gets in.
         let too_long = "a".repeat(MAX_EVENT_TYPE_BYTES + 1);
-        for bad in [
-            "",
-            ".",
-            "a.",
-            ".a",
-            "a..b",
-            "a b",
-            "a.*",
-            "*",
-            "a/b",
-            "é",
-            "a\r\nX: 1",
-            "a\0",
-            "a\"",
-            "a\n",
-            &too_long,
-        ] {
+        for bad in
+            ["", ".", "a.", ".a", "a..b", "a b", "a.*", "*", "a/b", "é", "a\r\nX: 1", "a\0", "a\"", "a\n", &too_long]
+        {
             assert!(EventType::parse(bad).is_err(), "{bad:?}");
         }
     }

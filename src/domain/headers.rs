@@ -88,9 +88,7 @@ pub fn is_reserved(name: &str, prefix: &HeaderPrefix) -> bool {
 /// sentence.
 pub fn validate_value(value: &str) -> Result<(), String> {
     match value {
-        MASK => Err(format!(
-            "'{MASK}' is what is shown instead of a value; leave the header out to keep its value."
-        )),
+        MASK => Err(format!("'{MASK}' is what is shown instead of a value; leave the header out to keep its value.")),
         "" => Err("A header value must not be empty; give null to delete the header.".into()),
         value => check_value(value),
     }
@@ -153,10 +151,7 @@ impl CustomHeaders {
         for (name, value) in patch {
             let name = name.as_ref();
             let value = value.map(Into::into);
-            let blame = |message| HeaderError {
-                name: name.chars().take(MAX_NAME_BYTES).collect(),
-                message,
-            };
+            let blame = |message| HeaderError { name: name.chars().take(MAX_NAME_BYTES).collect(), message };
             // A header that became reserved can still be deleted.
             check_name(name).map_err(blame)?;
             if !seen.insert(name.to_ascii_lowercase()) {
@@ -196,10 +191,7 @@ impl CustomHeaders {
             });
         }
         for (name, _) in &self.0 {
-            validate_name(name, prefix).map_err(|message| HeaderError {
-                name: name.clone(),
-                message,
-            })?;
+            validate_name(name, prefix).map_err(|message| HeaderError { name: name.clone(), message })?;
         }
         Ok(())
     }
@@ -244,10 +236,7 @@ impl CustomHeaders {
 }
 
 fn too_many() -> HeaderError {
-    HeaderError {
-        name: String::new(),
-        message: format!("An endpoint has at most {MAX_HEADERS} custom headers."),
-    }
+    HeaderError { name: String::new(), message: format!("An endpoint has at most {MAX_HEADERS} custom headers.") }
 }
 
 /// Names only.

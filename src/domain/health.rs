@@ -94,10 +94,7 @@ impl Health {
     pub fn trip(&mut self, breaker: Option<CircuitBreaker>, now: Timestamp) -> Option<CircuitChange> {
         let breaker =
             breaker.filter(|breaker| self.circuit == Circuit::Closed && self.exhausted >= breaker.exhausted)?;
-        self.circuit = Circuit::Open {
-            opened_at: now,
-            retry_at: now + breaker.cooldown,
-        };
+        self.circuit = Circuit::Open { opened_at: now, retry_at: now + breaker.cooldown };
         Some(CircuitChange::Opened)
     }
 
@@ -122,10 +119,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const BREAKER: CircuitBreaker = CircuitBreaker {
-        exhausted: 3,
-        cooldown: Span::MINUTE,
-    };
+    const BREAKER: CircuitBreaker = CircuitBreaker { exhausted: 3, cooldown: Span::MINUTE };
 
     fn at(seconds: i64) -> Timestamp {
         Timestamp::from_micros(seconds * 1_000_000)
@@ -145,13 +139,7 @@ mod tests {
         health.exhausted(None);
         assert_eq!(health.trip(Some(BREAKER), at(64)), None, "a straggler changes nothing");
         health.probe_failed(Some(BREAKER), at(70));
-        assert_eq!(
-            health.circuit,
-            Circuit::Open {
-                opened_at: at(3),
-                retry_at: at(130)
-            }
-        );
+        assert_eq!(health.circuit, Circuit::Open { opened_at: at(3), retry_at: at(130) });
         assert_eq!(health.clear(), Some(CircuitChange::Closed));
         assert_eq!(health, Health::default());
         assert_eq!(health.clear(), None);

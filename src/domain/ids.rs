@@ -83,9 +83,7 @@ pub fn delivery_id(no: DeliveryNo, created_at: Timestamp) -> String {
 /// The number in a delivery's id. The caller must compare the id of the row it finds with the text: digits of another
 /// time before the right number are no id.
 pub fn parse_delivery_id(text: &str) -> Option<DeliveryNo> {
-    let digits = text
-        .strip_prefix("dlv_")
-        .filter(|digits| digits.len() == 23 && digits.is_ascii())?;
+    let digits = text.strip_prefix("dlv_").filter(|digits| digits.len() == 23 && digits.is_ascii())?;
     i64::try_from(read_digits(&digits[10..])?).ok().map(DeliveryNo)
 }
 

@@ -59,14 +59,7 @@ pub fn judge(ended: &Ended, endpoint: &mut Endpoint, health: &mut Health) -> Ver
     if ended.delivery.cut < endpoint.cut && matches!(next, Next::Retry { .. }) {
         next = Next::Dead(DeadReason::EndpointDisabled);
     }
-    let mut verdict = Verdict {
-        outcome,
-        next,
-        probed_at: None,
-        notices: Vec::new(),
-        disable: None,
-        circuit: None,
-    };
+    let mut verdict = Verdict { outcome, next, probed_at: None, notices: Vec::new(), disable: None, circuit: None };
     if !counts {
         return verdict;
     }
@@ -89,9 +82,7 @@ pub fn judge(ended: &Ended, endpoint: &mut Endpoint, health: &mut Health) -> Ver
     if let Some(reason) = &verdict.disable {
         endpoint.status = Status::AutoDisabled;
         endpoint.cut = endpoint.cut.saturating_add(1);
-        verdict
-            .notices
-            .push(Notice::auto_disabled(&endpoint.url, health.failing_since, reason));
+        verdict.notices.push(Notice::auto_disabled(&endpoint.url, health.failing_since, reason));
         // This delivery would wait, so the cut takes it too.
         if matches!(verdict.next, Next::Retry { .. }) {
             verdict.next = Next::Dead(DeadReason::EndpointDisabled);
@@ -117,24 +108,16 @@ fn success(counts: bool, endpoint: &Endpoint, health: &mut Health) -> Verdict {
 /// The next rung, or the ladder's end.
 fn retry(ended: &Ended, endpoint: &Endpoint) -> Next {
     let asked = match &ended.attempt.report.finding {
-        Finding::Answered(answer) => answer
-            .retry_after
-            .as_deref()
-            .and_then(|text| retry_after::parse(text, ended.wall_secs)),
+        Finding::Answered(answer) => {
+            answer.retry_after.as_deref().and_then(|text| retry_after::parse(text, ended.wall_secs))
+        }
         _ => None,
     };
     let status = ended.attempt.report.finding.status();
-    match endpoint
-        .policy
-        .delay(ended.delivery.attempt.saturating_add(1), ended.draw, status, asked)
-    {
+    match endpoint.policy.delay(ended.delivery.attempt.saturating_add(1), ended.draw, status, asked) {
         Some(delay) => Next::Retry {
             due_at: ended.attempt.ended_at + delay.span,
-            reason: if delay.by_receiver {
-                DueReason::RetryAfter
-            } else {
-                DueReason::Schedule
-            },
+            reason: if delay.by_receiver { DueReason::RetryAfter } else { DueReason::Schedule },
         },
         None => Next::Dead(DeadReason::Exhausted),
     }
@@ -152,9 +135,7 @@ fn lengthen_streaks(verdict: &mut Verdict, endpoint: &Endpoint, health: &mut Hea
     if let Some(change) = health.trip(endpoint.policy.circuit_breaker, now) {
         verdict.circuit = Some(change);
         if let Circuit::Open { retry_at, .. } = health.circuit {
-            verdict
-                .notices
-                .push(Notice::circuit_opened(&endpoint.url, health.exhausted, retry_at));
+            verdict.notices.push(Notice::circuit_opened(&endpoint.url, health.exhausted, retry_at));
         }
     }
 }

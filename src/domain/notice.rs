@@ -29,9 +29,7 @@ pub struct Notice {
 impl Notice {
     /// `reason` is the endpoint's `disabled_reason`; `since` the end of the streak's first failed attempt.
     pub fn auto_disabled(url: &str, since: Option<Timestamp>, reason: &str) -> Notice {
-        let streak = since
-            .map(|since| format!(" It has been failing since {since}."))
-            .unwrap_or_default();
+        let streak = since.map(|since| format!(" It has been failing since {since}.")).unwrap_or_default();
         Notice {
             kind: NoticeKind::AutoDisabled,
             title: "Webhook endpoint disabled".into(),
@@ -107,11 +105,7 @@ pub mod reason {
 
     fn days_or_hours(span: Span) -> String {
         let hours = span.as_millis() / 3_600_000;
-        let (count, unit) = if hours >= 24 && hours % 24 == 0 {
-            (hours / 24, "day")
-        } else {
-            (hours.max(1), "hour")
-        };
+        let (count, unit) = if hours >= 24 && hours % 24 == 0 { (hours / 24, "day") } else { (hours.max(1), "hour") };
         format!("{count} {unit}{}", if count == 1 { "" } else { "s" })
     }
 }

@@ -103,10 +103,7 @@ impl Policy {
                 timeout: Span::from_secs(30),
                 retry_after: false,
                 responses: rules("401,403,404,410", Action::Disable),
-                auto_disable: Some(AutoDisable {
-                    failures: Some(50),
-                    failing_for: None,
-                }),
+                auto_disable: Some(AutoDisable { failures: Some(50), failing_for: None }),
                 circuit_breaker: None,
                 alert: None,
                 while_disabled: WhileDisabled::DeadLetter,
@@ -120,10 +117,7 @@ impl Policy {
                 retry_after: true,
                 responses: rules("410", Action::DeadLetter),
                 auto_disable: None,
-                circuit_breaker: Some(CircuitBreaker {
-                    exhausted: 10,
-                    cooldown: Span::from_secs(600),
-                }),
+                circuit_breaker: Some(CircuitBreaker { exhausted: 10, cooldown: Span::from_secs(600) }),
                 alert: Some(5),
                 while_disabled: WhileDisabled::DeadLetter,
                 dead_letters: Span::from_secs(30 * 86_400),
@@ -131,18 +125,13 @@ impl Policy {
             Preset::Salaf => Policy {
                 preset,
                 schedule: Schedule::Ladder(
-                    [30, 120, 600, 1_800, 7_200, 21_600, 43_200, 86_400]
-                        .map(Span::from_secs)
-                        .to_vec(),
+                    [30, 120, 600, 1_800, 7_200, 21_600, 43_200, 86_400].map(Span::from_secs).to_vec(),
                 ),
                 jitter: 0.0,
                 timeout: Span::from_secs(10),
                 retry_after: false,
                 responses: Vec::new(),
-                auto_disable: Some(AutoDisable {
-                    failures: None,
-                    failing_for: Some(Span::from_secs(3 * 86_400)),
-                }),
+                auto_disable: Some(AutoDisable { failures: None, failing_for: Some(Span::from_secs(3 * 86_400)) }),
                 circuit_breaker: None,
                 alert: None,
                 while_disabled: WhileDisabled::Skip,
@@ -163,18 +152,11 @@ impl Policy {
     pub fn delay(&self, failed: u32, draw: f64, status: Option<u16>, asked: Option<Span>) -> Option<Delay> {
         let rung = self.schedule.delay(failed)?;
         let scheduled = rung.scaled(1.0 + draw.clamp(0.0, 1.0) * self.jitter).min(MAX_DELAY);
-        let asked = asked
-            .filter(|_| self.retry_after && matches!(status, Some(429 | 503)))
-            .map(|span| span.min(MAX_DELAY));
+        let asked =
+            asked.filter(|_| self.retry_after && matches!(status, Some(429 | 503))).map(|span| span.min(MAX_DELAY));
         Some(match asked {
-            Some(asked) if asked > scheduled => Delay {
-                span: asked,
-                by_receiver: true,
-            },
-            _ => Delay {
-                span: scheduled,
-                by_receiver: false,
-            },
+            Some(asked) if asked > scheduled => Delay { span: asked, by_receiver: true },
+            _ => Delay { span: scheduled, by_receiver: false },
         })
     }
 }
@@ -199,10 +181,7 @@ mod tests {
 
     fn ladder(preset: Preset) -> Vec<u64> {
         let policy = Policy::preset(preset);
-        (1..)
-            .map_while(|n| policy.schedule.delay(n))
-            .map(|span| span.as_millis() as u64 / 1000)
-            .collect()
+        (1..).map_while(|n| policy.schedule.delay(n)).map(|span| span.as_millis() as u64 / 1000).collect()
     }
 
     #[test]
@@ -215,19 +194,13 @@ mod tests {
     #[test]
     fn s07_the_first_matching_rule_wins_and_errors_match_none() {
         let mut policy = Policy::preset(Preset::Orbit);
-        for (status, action) in [
-            (401, Action::Disable),
-            (410, Action::Disable),
-            (400, Action::Retry),
-            (500, Action::Retry),
-        ] {
+        for (status, action) in
+            [(401, Action::Disable), (410, Action::Disable), (400, Action::Retry), (500, Action::Retry)]
+        {
             assert_eq!(policy.action(Some(status)), action, "{status}");
         }
         assert_eq!(policy.action(None), Action::Retry);
-        let rule = ResponseRule {
-            status: StatusSet::parse("400-499").unwrap(),
-            action: Action::DeadLetter,
-        };
+        let rule = ResponseRule { status: StatusSet::parse("400-499").unwrap(), action: Action::DeadLetter };
         policy.responses.insert(0, rule);
         assert_eq!(policy.action(Some(410)), Action::DeadLetter);
         assert_eq!(Policy::preset(Preset::Salaf).action(Some(404)), Action::Retry);
@@ -237,39 +210,12 @@ mod tests {
     #[test]
     fn s08_retry_after_only_lengthens_only_on_429_and_503_and_only_where_asked_for() {
         let obeys = Policy::preset(Preset::Shellorbit);
-        let wait = |policy: &Policy, status, asked| {
-            policy
-                .delay(1, 0.0, Some(status), Some(Span::from_secs(asked)))
-                .unwrap()
-        };
-        assert_eq!(
-            wait(&obeys, 429, 60),
-            Delay {
-                span: Span::from_secs(60),
-                by_receiver: true
-            }
-        );
-        assert_eq!(
-            wait(&obeys, 503, 5),
-            Delay {
-                span: Span::from_secs(8),
-                by_receiver: false
-            }
-        );
-        assert_eq!(
-            wait(&obeys, 500, 60),
-            Delay {
-                span: Span::from_secs(8),
-                by_receiver: false
-            }
-        );
-        assert_eq!(
-            wait(&obeys, 429, 9_999_999_999),
-            Delay {
-                span: Span::DAY,
-                by_receiver: true
-            }
-        );
+        let wait =
+            |policy: &Policy, status, asked| policy.delay(1, 0.0, Some(status), Some(Span::from_secs(asked))).unwrap();
+        assert_eq!(wait(&obeys, 429, 60), Delay { span: Span::from_secs(60), by_receiver: true });
+        assert_eq!(wait(&obeys, 503, 5), Delay { span: Span::from_secs(8), by_receiver: false });
+        assert_eq!(wait(&obeys, 500, 60), Delay { span: Span::from_secs(8), by_receiver: false });
+        assert_eq!(wait(&obeys, 429, 9_999_999_999), Delay { span: Span::DAY, by_receiver: true });
         assert_eq!(wait(&Policy::preset(Preset::Orbit), 429, 60).span, Span::from_secs(30));
     }
 

@@ -19,10 +19,7 @@ pub struct Allowance {
 
 impl Allowance {
     pub const fn full() -> Allowance {
-        Allowance {
-            narrowed_to: None,
-            slow_failures: 0,
-        }
+        Allowance { narrowed_to: None, slow_failures: 0 }
     }
 
     pub fn slots(self, max_in_flight: u16) -> usize {
@@ -42,18 +39,8 @@ impl Allowance {
             self.narrowed_to = doubled.filter(|&slots| slots < max_in_flight);
             return;
         }
-        let timed_out = matches!(
-            report.finding,
-            Finding::Failed {
-                kind: ErrorKind::Timeout,
-                ..
-            }
-        );
-        self.slow_failures = if timed_out || report.took > SLOW {
-            self.slow_failures.saturating_add(1)
-        } else {
-            0
-        };
+        let timed_out = matches!(report.finding, Finding::Failed { kind: ErrorKind::Timeout, .. });
+        self.slow_failures = if timed_out || report.took > SLOW { self.slow_failures.saturating_add(1) } else { 0 };
         if self.slow_failures >= NARROW_AFTER {
             self.narrowed_to = Some(NARROW_TO);
         }
@@ -71,19 +58,11 @@ pub struct BackOff {
 
 impl BackOff {
     pub const fn new(first: Span, limit: Span) -> BackOff {
-        BackOff {
-            first,
-            limit,
-            failures: 0,
-            until: None,
-        }
+        BackOff { first, limit, failures: 0, until: None }
     }
 
     pub fn failed(&mut self, now: Timestamp) {
-        let wait = self
-            .first
-            .scaled(f64::from(1u32 << self.failures.min(20)))
-            .min(self.limit);
+        let wait = self.first.scaled(f64::from(1u32 << self.failures.min(20))).min(self.limit);
         self.failures = self.failures.saturating_add(1);
         self.until = Some(now + wait);
     }
@@ -105,22 +84,13 @@ mod tests {
     use super::*;
 
     fn report(status: Option<u16>, kind: ErrorKind, millis: u64) -> Report {
-        let answer = |status| Answer {
-            status,
-            retry_after: None,
-            excerpt: Default::default(),
-            excerpt_truncated: false,
-        };
+        let answer =
+            |status| Answer { status, retry_after: None, excerpt: Default::default(), excerpt_truncated: false };
         let finding = match status {
             Some(status) => Finding::Answered(answer(status)),
             None => Finding::Failed { kind, error: "" },
         };
-        Report {
-            finding,
-            timing: Timing::default(),
-            remote_addr: None,
-            took: Span::from_millis(millis),
-        }
+        Report { finding, timing: Timing::default(), remote_addr: None, took: Span::from_millis(millis) }
     }
 
     #[test]
@@ -138,11 +108,7 @@ mod tests {
         assert_eq!(after(Some(500), ErrorKind::Connect, 1, 1), 16, "ends the row");
         assert_eq!(after(None, ErrorKind::Timeout, 100, 9), 16);
         assert_eq!(after(Some(503), ErrorKind::Connect, 1_001, 1), 2);
-        assert_eq!(
-            after(None, ErrorKind::Connect, 1, 5),
-            2,
-            "a quick refusal widens nothing"
-        );
+        assert_eq!(after(None, ErrorKind::Connect, 1, 5), 2, "a quick refusal widens nothing");
         for slots in [4, 8, 16, 16] {
             assert_eq!(after(Some(204), ErrorKind::Connect, 5_000, 1), slots);
         }

@@ -10,12 +10,7 @@ pub enum Schedule {
     /// These delays, one after the other; empty means a single attempt.
     Ladder(Vec<Span>),
     /// `initial` × `factor`ⁿ, never more than `max_delay`.
-    Exponential {
-        initial: Span,
-        factor: f64,
-        retries: u32,
-        max_delay: Span,
-    },
+    Exponential { initial: Span, factor: f64, retries: u32, max_delay: Span },
     /// `attempts` − 1 delays, each [`TAPER_FACTOR`] times the one before, that sum to `over`.
     Taper { attempts: u32, over: Span },
 }
@@ -32,12 +27,9 @@ impl Schedule {
         }
         Some(match self {
             Schedule::Ladder(delays) => *delays.get(index as usize)?,
-            Schedule::Exponential {
-                initial,
-                factor,
-                max_delay,
-                ..
-            } => initial.scaled(factor.powi(index.min(1_000) as i32)).min(*max_delay),
+            Schedule::Exponential { initial, factor, max_delay, .. } => {
+                initial.scaled(factor.powi(index.min(1_000) as i32)).min(*max_delay)
+            }
             Schedule::Taper { .. } => self.taper_until(index + 1) - self.taper_until(index),
         })
     }
@@ -115,10 +107,7 @@ mod tests {
 
     #[test]
     fn s09_a_taper_sums_to_its_span_and_grows_evenly() {
-        let taper = Schedule::Taper {
-            attempts: 8,
-            over: Span::from_secs(6 * 3600),
-        };
+        let taper = Schedule::Taper { attempts: 8, over: Span::from_secs(6 * 3600) };
         let delays: Vec<Span> = (1..).map_while(|n| taper.delay(n)).collect();
         assert_eq!(delays.len(), 7);
         assert_eq!(delays.iter().copied().sum::<Span>(), Span::from_secs(6 * 3600));
@@ -130,12 +119,7 @@ mod tests {
 
     #[test]
     fn s09_an_exponential_schedule_is_capped_and_cannot_overflow() {
-        let steep = Schedule::Exponential {
-            initial: Span::HOUR,
-            factor: 1e300,
-            retries: 49,
-            max_delay: Span::DAY,
-        };
+        let steep = Schedule::Exponential { initial: Span::HOUR, factor: 1e300, retries: 49, max_delay: Span::DAY };
         assert_eq!(steep.delay(1), Some(Span::HOUR));
         assert_eq!(steep.delay(49), Some(Span::DAY));
         assert_eq!(steep.delay(50), None);
@@ -146,14 +130,7 @@ mod tests {
     fn c47_an_empty_ladder_is_one_attempt_and_zero_is_at_once() {
         assert_eq!(Schedule::Ladder(vec![]).delay(1), None);
         assert_eq!(Schedule::Ladder(vec![Span::ZERO]).delay(1), Some(Span::ZERO));
-        assert_eq!(
-            Schedule::Taper {
-                attempts: 1,
-                over: Span::HOUR
-            }
-            .delay(1),
-            None
-        );
+        assert_eq!(Schedule::Taper { attempts: 1, over: Span::HOUR }.delay(1), None);
     }
 
     #[test]
@@ -161,9 +138,7 @@ mod tests {
         let set = StatusSet::parse("500-599, 429").unwrap();
         assert_eq!(set.to_string(), "500-599,429");
         assert!(set.contains(500) && set.contains(599) && set.contains(429) && !set.contains(428));
-        for bad in [
-            "", "200", "600", "5xx", "500-", "-500", "599-500", "0500", "500,,501", "+500",
-        ] {
+        for bad in ["", "200", "600", "5xx", "500-", "-500", "599-500", "0500", "500,,501", "+500"] {
             assert!(StatusSet::parse(bad).is_err(), "{bad}");
         }
     }

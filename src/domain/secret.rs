@@ -63,19 +63,13 @@ impl SigningSecret {
         if !KEY_BYTES.contains(&key.len()) {
             return Err(SecretError::Length);
         }
-        Ok(SigningSecret {
-            text: text.into(),
-            key: key.into(),
-        })
+        Ok(SigningSecret { text: text.into(), key: key.into() })
     }
 
     /// A new secret from 32 random bytes.
     pub fn generate(random: [u8; 32]) -> SigningSecret {
         let text = format!("{PREFIX}{}", STANDARD.encode(random));
-        SigningSecret {
-            text: text.into(),
-            key: random.into(),
-        }
+        SigningSecret { text: text.into(), key: random.into() }
     }
 
     /// The decoded bytes: the key of Standard Webhooks signatures.
@@ -126,10 +120,7 @@ pub struct TooMany;
 impl SecretSet {
     /// A set of one.
     pub fn new(current: SigningSecret) -> SecretSet {
-        SecretSet {
-            current,
-            retiring: Vec::new(),
-        }
+        SecretSet { current, retiring: Vec::new() }
     }
 
     /// The secret that does not retire.
@@ -145,11 +136,7 @@ impl SecretSet {
 
     /// When the overlap of the last secret that is retiring ends; `None` if only the current one is valid.
     pub fn overlap_ends_at(&self, now: Timestamp) -> Option<Timestamp> {
-        self.retiring
-            .iter()
-            .map(|(_, until)| *until)
-            .filter(|until| now < *until)
-            .max()
+        self.retiring.iter().map(|(_, until)| *until).filter(|until| now < *until).max()
     }
 
     /// Makes `new` the current secret; the one before goes on signing for `overlap`, with zero not at all. Those whose
@@ -172,10 +159,7 @@ impl SecretSet {
         let stored = StoredSet {
             current: self.current.as_str().into(),
             retiring: (self.retiring.iter())
-                .map(|(secret, until)| StoredRetiring {
-                    secret: secret.as_str().into(),
-                    until: until.as_micros(),
-                })
+                .map(|(secret, until)| StoredRetiring { secret: secret.as_str().into(), until: until.as_micros() })
                 .collect(),
         };
         serde_json::to_string(&stored).expect("texts and numbers are JSON")
@@ -258,14 +242,9 @@ mod tests {
     #[test]
     fn nothing_prints_a_secret() {
         let secret = numbered(9);
-        let set = SecretSet::new(secret.clone())
-            .rotate(numbered(8), Span::DAY, at(0))
-            .unwrap();
+        let set = SecretSet::new(secret.clone()).rotate(numbered(8), Span::DAY, at(0)).unwrap();
         let shown = format!("{secret} {secret:?} {set:?}");
-        assert!(
-            !shown.contains(&secret.as_str()[10..30]) && shown.contains(HIDDEN),
-            "{shown}"
-        );
+        assert!(!shown.contains(&secret.as_str()[10..30]) && shown.contains(HIDDEN), "{shown}");
         let unreadable = SecretSet::from_stored(&set.to_stored().replace("until", "unti")).unwrap_err();
         assert!(!unreadable.contains(&secret.as_str()[10..30]), "{unreadable}");
     }
@@ -289,10 +268,7 @@ mod tests {
         let set = set.rotate(numbered(4), Span::ZERO, at(20)).unwrap();
         assert_eq!(
             set.valid_at(at(20)),
-            [&numbered(4), &numbered(2), &numbered(1)]
-                .map(|one| one.clone())
-                .iter()
-                .collect::<Vec<_>>()
+            [&numbered(4), &numbered(2), &numbered(1)].map(|one| one.clone()).iter().collect::<Vec<_>>()
         );
     }
 
@@ -303,28 +279,14 @@ mod tests {
             set = set.rotate(numbered(number), Span::HOUR, at(number.into())).unwrap();
         }
         assert_eq!(set.rotate(numbered(6), Span::HOUR, at(10)), Err(TooMany));
-        assert_eq!(
-            set.rotate(numbered(6), Span::ZERO, at(10))
-                .unwrap()
-                .valid_at(at(10))
-                .len(),
-            5
-        );
+        assert_eq!(set.rotate(numbered(6), Span::ZERO, at(10)).unwrap().valid_at(at(10)).len(), 5);
         // The first overlap has ended: there is room again.
-        assert_eq!(
-            set.rotate(numbered(6), Span::HOUR, at(3_602))
-                .unwrap()
-                .valid_at(at(3_602))
-                .len(),
-            5
-        );
+        assert_eq!(set.rotate(numbered(6), Span::HOUR, at(3_602)).unwrap().valid_at(at(3_602)).len(), 5);
     }
 
     #[test]
     fn s23_no_secret_signs_twice() {
-        let set = SecretSet::new(numbered(1))
-            .rotate(numbered(2), Span::HOUR, at(0))
-            .unwrap();
+        let set = SecretSet::new(numbered(1)).rotate(numbered(2), Span::HOUR, at(0)).unwrap();
         assert_eq!(set.rotate(numbered(2), Span::HOUR, at(1)).unwrap(), set);
         let back = set.rotate(numbered(1), Span::HOUR, at(1)).unwrap();
         assert_eq!(back.valid_at(at(2)).len(), 2);

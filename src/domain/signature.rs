@@ -31,9 +31,8 @@ pub const MAX_SIGNATURES: usize = 20;
 /// `webhook-timestamp`.
 pub fn sign_standard(id: &str, timestamp: i64, body: &[u8], secrets: &[&SigningSecret]) -> String {
     let timestamp = timestamp.to_string();
-    let signatures: Vec<_> = (secrets.iter())
-        .map(|secret| format!("v1,{}", standard_mac(secret, id, &timestamp, body)))
-        .collect();
+    let signatures: Vec<_> =
+        (secrets.iter()).map(|secret| format!("v1,{}", standard_mac(secret, id, &timestamp, body))).collect();
     signatures.join(" ")
 }
 
@@ -87,10 +86,7 @@ pub fn verify_standard(
     }
     check_time(timestamp, now_secs, tolerance)?;
     let tokens = signature.split(' ').filter(|token| !token.is_empty());
-    let offered = limited(tokens, MAX_SIGNATURES)?
-        .into_iter()
-        .filter_map(|token| token.strip_prefix("v1,"))
-        .collect();
+    let offered = limited(tokens, MAX_SIGNATURES)?.into_iter().filter_map(|token| token.strip_prefix("v1,")).collect();
     let expected = secrets.iter().map(|secret| standard_mac(secret, id, timestamp, body));
     any_matches(offered, expected.collect())
 }

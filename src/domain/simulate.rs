@@ -1,101 +1,32 @@
 //! What a policy does with a receiver that answers by a script, on virtual time: the engine's own dispatcher and judge
 //! with a clock that jumps. Behind `POST /policies/simulate` and `posthaste simulate`.
 
+mod cue;
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::attempt::{Answer, Attempt, ErrorKind, Finding, Outcome, Report, Timing, Trigger};
+pub use cue::Cue;
+
+use super::attempt::{Attempt, Outcome, Trigger};
 use super::delivery::{DeadReason, Line, Next, State, Waiting};
 use super::dispatcher::{Dispatcher, Effect, Limits, Loaded, Room, Start};
 use super::endpoint::{Endpoint, Status};
 use super::health::{CircuitState, Health};
 use super::ids::{DeliveryNo, EndpointNo, EventNo};
-use super::policy::{Policy, WhileDisabled};
+use super::policy::{MAX_ATTEMPTS, Policy, WhileDisabled};
 use super::time::{Span, Timestamp};
 
 /// The most events one simulation may have.
 pub const MAX_EVENTS: u32 = 1_000;
 /// The most entries a script may have.
 pub const MAX_SCRIPT: usize = 1_000;
-
-/// What the scripted receiver does with one attempt.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Cue {
-    Answer { status: u16, retry_after: Option<String> },
-    Fail(ErrorKind),
-}
-
-impl Cue {
-    /// `503`, `429;retry-after=60`, `timeout`, or another `error_kind`.
-    pub fn parse(text: &str) -> Result<Cue, String> {
-        let (head, option) = match text.split_once(';') {
-            Some((head, option)) => (head.trim(), Some(option.trim())),
-            None => (text.trim(), None),
-        };
-        let retry_after = match option.map(|option| option.split_once('=')) {
-            None => None,
-            Some(Some(("retry-after", value))) => Some(value.to_string()),
-            Some(_) => return Err(format!("`{text}`: the only option is `;retry-after=…`")),
-        };
-        if let Ok(status) = head.parse::<u16>()
-            && (200..=599).contains(&status)
-        {
-            return Ok(Cue::Answer { status, retry_after });
-        }
-        let kind = ErrorKind::parse(head).filter(|_| option.is_none());
-        let kinds: Vec<_> = ErrorKind::ALL.iter().map(|kind| kind.as_str()).collect();
-        kind.map(Cue::Fail).ok_or_else(|| {
-            format!(
-                "`{text}` is neither a status from 200 to 599 nor one of {}",
-                kinds.join(", ")
-            )
-        })
-    }
-
-    fn report(&self, timeout: Span) -> Report {
-        let (finding, took) = match self {
-            Cue::Answer { status, retry_after } => {
-                let answer = Answer {
-                    status: *status,
-                    retry_after: retry_after.clone(),
-                    excerpt: Default::default(),
-                    excerpt_truncated: false,
-                };
-                (Finding::Answered(answer), Span::ZERO)
-            }
-            Cue::Fail(kind) => {
-                let took = if *kind == ErrorKind::Timeout {
-                    timeout
-                } else {
-                    Span::ZERO
-                };
-                (Finding::Failed { kind: *kind, error: "" }, took)
-            }
-        };
-        Report {
-            finding,
-            timing: Timing::default(),
-            remote_addr: None,
-            took,
-        }
-    }
-}
-
-impl std::fmt::Display for Cue {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Cue::Answer {
-                status,
-                retry_after: None,
-            } => write!(out, "{status}"),
-            Cue::Answer {
-                status,
-                retry_after: Some(value),
-            } => write!(out, "{status};retry-after={value}"),
-            Cue::Fail(kind) => write!(out, "{kind}"),
-        }
-    }
-}
+/// The most attempts that one simulation makes; it stops there. No plan within the limits above gets further, as no run
+/// has more than [`MAX_ATTEMPTS`].
+pub const MAX_STEPS: usize = 50_000;
+const _: () = assert!(MAX_EVENTS as usize * MAX_ATTEMPTS as usize <= MAX_STEPS);
 
 /// What to simulate: `events` events, one `every` so often, to one endpoint.
 #[derive(Clone, Debug)]
@@ -121,8 +52,10 @@ pub struct Step {
     pub elapsed: Span,
     pub cue: Cue,
     pub outcome: Outcome,
-    /// To the delivery's own next due time.
+    /// To the delivery's own next due time; `None` if there is none.
     pub next_wait: Option<Span>,
+    /// This attempt's verdict disabled the endpoint, by a response rule or by its streak.
+    pub disables: bool,
 }
 
 /// How it stands when nothing more happens: the delivery is the last event's.
@@ -157,6 +90,8 @@ struct World<'a> {
     on_the_wire: BTreeMap<(Timestamp, DeliveryNo), (Start, Timestamp, Cue)>,
     /// Per delivery: when its last attempt ended, and the step of that attempt.
     last: BTreeMap<DeliveryNo, (Timestamp, usize)>,
+    /// So many events have arrived; the number of the last one and of its delivery.
+    arrived: i64,
     last_event: Option<(State, Option<DeadReason>)>,
     disabled_at: Option<Timestamp>,
     /// When the last thing happened.
@@ -190,20 +125,13 @@ pub fn simulate(plan: &Plan) -> Timeline {
         steps: Vec::new(),
         on_the_wire: BTreeMap::new(),
         last: BTreeMap::new(),
+        arrived: 0,
         last_event: None,
         disabled_at: None,
         last_at: START,
     };
     world.run();
-    let World {
-        dispatcher,
-        steps,
-        last_event,
-        disabled_at,
-        last_at,
-        now,
-        ..
-    } = world;
+    let World { dispatcher, steps, last_event, disabled_at, last_at, now, .. } = world;
     let health = *dispatcher.health();
     let ending = Ending {
         state: last_event.map(|(state, _)| state),
@@ -220,11 +148,10 @@ pub fn simulate(plan: &Plan) -> Timeline {
 
 impl World<'_> {
     fn run(&mut self) {
-        let mut arrived = 0;
-        loop {
+        while self.steps.len() <= MAX_STEPS {
             self.pump();
-            let arrival = (arrived < self.plan.events)
-                .then(|| START + Span::from_micros(self.plan.every.as_micros().saturating_mul(i64::from(arrived))));
+            let arrival = (self.arrived < i64::from(self.plan.events))
+                .then(|| START + Span::from_micros(self.plan.every.as_micros().saturating_mul(self.arrived)));
             let ending = self.on_the_wire.keys().next().map(|&(at, _)| at);
             let waking = self.dispatcher.wake_at(self.now);
             let Some(next) = [arrival, ending, waking].into_iter().flatten().min() else {
@@ -234,14 +161,15 @@ impl World<'_> {
             if ending.is_some_and(|at| at <= self.now) {
                 self.end_one();
             } else if arrival.is_some_and(|at| at <= self.now) {
-                arrived += 1;
-                self.arrive(i64::from(arrived));
+                self.arrive();
             }
         }
     }
 
-    fn arrive(&mut self, no: i64) {
+    fn arrive(&mut self) {
+        self.arrived += 1;
         self.last_at = self.now;
+        let no = self.arrived;
         let endpoint = self.dispatcher.endpoint();
         if !endpoint.is_enabled() {
             let dead = endpoint.policy.while_disabled == WhileDisabled::DeadLetter;
@@ -281,7 +209,7 @@ impl World<'_> {
                             self.record(ended.delivery.no, verdict.outcome, verdict.next);
                             if verdict.disable.is_some() {
                                 self.disabled_at = Some(ended.attempt.ended_at);
-                                self.cut_the_rest(ended.delivery.no);
+                                self.disabled_by(ended.delivery.no);
                             }
                         }
                         self.dispatcher.recorded(false);
@@ -313,6 +241,7 @@ impl World<'_> {
             cue: cue.clone(),
             outcome: Outcome::Retry,
             next_wait: None,
+            disables: false,
         });
         self.last.insert(no, (self.now + took, index));
         self.on_the_wire.insert((self.now + took, no), (start, self.now, cue));
@@ -331,8 +260,7 @@ impl World<'_> {
             report: cue.report(self.plan.policy.timeout),
         };
         debug_assert_eq!(start.delivery.no, no);
-        self.dispatcher
-            .ended(no, attempt, self.plan.draw, ended_at.as_secs(), false);
+        self.dispatcher.ended(no, attempt, self.plan.draw, ended_at.as_secs(), false);
     }
 
     fn record(&mut self, no: DeliveryNo, outcome: Outcome, next: Next) {
@@ -349,136 +277,21 @@ impl World<'_> {
             }
             Next::Dead(reason) => Some(reason),
         };
-        if no.0 == i64::from(self.plan.events) || self.is_newest(no) {
+        if no.0 == self.arrived {
             self.last_event = Some((next.state(), reason));
         }
     }
 
-    fn is_newest(&self, no: DeliveryNo) -> bool {
-        self.last.keys().next_back() == Some(&no)
-    }
-
-    /// The endpoint was disabled by an attempt of another delivery: the newest, if it waits, is dead with it (S15).
-    fn cut_the_rest(&mut self, by: DeliveryNo) {
-        let newest = self.last.keys().next_back().copied();
+    /// The endpoint was disabled by an attempt of this delivery. The newest, if it waits, is dead with it (S15).
+    fn disabled_by(&mut self, by: DeliveryNo) {
+        if let Some(&(_, index)) = self.last.get(&by) {
+            self.steps[index].disables = true;
+        }
+        let newest = DeliveryNo(self.arrived);
         let waits = matches!(self.last_event, Some((state, _)) if state.waits());
-        let flying = self.on_the_wire.keys().any(|&(_, no)| Some(no) == newest);
-        if newest != Some(by) && waits && !flying {
+        let flying = self.on_the_wire.keys().any(|&(_, no)| no == newest);
+        if newest != by && waits && !flying {
             self.last_event = Some((State::Dead, Some(DeadReason::EndpointDisabled)));
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::policy::Preset;
-    use super::*;
-
-    fn plan(preset: Preset, script: &[&str], events: u32, every: Span) -> Plan {
-        let script = script.iter().map(|cue| Cue::parse(cue).unwrap()).collect();
-        Plan {
-            policy: Policy::preset(preset),
-            script,
-            events,
-            every,
-            draw: 0.0,
-        }
-    }
-
-    fn elapsed_millis(timeline: &Timeline) -> Vec<i64> {
-        timeline.steps.iter().map(|step| step.elapsed.as_millis()).collect()
-    }
-
-    #[test]
-    fn s09_orbit_walks_its_ladder_to_the_millisecond() {
-        let timeline = simulate(&plan(Preset::Orbit, &["503"], 1, Span::ZERO));
-        let seconds = [0, 30, 90, 210, 450, 930, 1890, 3810, 7650, 15330];
-        assert_eq!(elapsed_millis(&timeline), seconds.map(|second: i64| second * 1000));
-        assert_eq!(timeline.ending.state, Some(State::Dead));
-        assert_eq!(timeline.ending.dead_reason, Some(DeadReason::Exhausted));
-        assert_eq!((timeline.ending.failures, timeline.ending.exhausted), (10, 1));
-        let longest = simulate(&Plan {
-            draw: 1.0,
-            ..plan(Preset::Orbit, &["503"], 1, Span::ZERO)
-        });
-        assert_eq!(longest.ending.elapsed.as_millis(), 18_396_000, "5.1 hours");
-    }
-
-    #[test]
-    fn s09_shellorbit_and_salaf_walk_their_ladders_to_the_millisecond() {
-        let timeline = simulate(&plan(Preset::Shellorbit, &["500"], 1, Span::ZERO));
-        assert_eq!(elapsed_millis(&timeline), [0, 8_000, 40_000, 160_000, 880_000]);
-        let timeline = simulate(&plan(Preset::Salaf, &["404"], 1, Span::ZERO));
-        let seconds = [0, 30, 150, 750, 2550, 9750, 31350, 74550, 160950];
-        assert_eq!(elapsed_millis(&timeline), seconds.map(|second: i64| second * 1000));
-    }
-
-    #[test]
-    fn s09_delays_run_from_the_end_of_a_timeout() {
-        let timeline = simulate(&plan(Preset::Shellorbit, &["timeout", "200"], 1, Span::ZERO));
-        assert_eq!(elapsed_millis(&timeline), [0, 15_000 + 8_000]);
-        assert_eq!(timeline.ending.state, Some(State::Delivered));
-    }
-
-    #[test]
-    fn s14_orbit_disables_at_fifty_and_the_rest_is_dead_lettered() {
-        let timeline = simulate(&plan(Preset::Orbit, &["500"], 60, Span::SECOND));
-        assert_eq!(timeline.steps.len(), 50);
-        assert_eq!(timeline.ending.status, Status::AutoDisabled);
-        assert_eq!(timeline.ending.state, Some(State::Dead));
-        assert_eq!(timeline.ending.dead_reason, Some(DeadReason::EndpointDisabled));
-    }
-
-    #[test]
-    fn s07_a_proven_dead_answer_disables_at_once() {
-        let timeline = simulate(&plan(Preset::Orbit, &["410"], 1, Span::ZERO));
-        assert_eq!(timeline.steps.len(), 1);
-        assert_eq!(timeline.ending.status, Status::AutoDisabled);
-        assert_eq!(timeline.ending.dead_reason, Some(DeadReason::PermanentResponse));
-        let timeline = simulate(&plan(Preset::Shellorbit, &["410"], 1, Span::ZERO));
-        assert_eq!(timeline.ending.status, Status::Enabled);
-        assert_eq!(timeline.ending.dead_reason, Some(DeadReason::PermanentResponse));
-    }
-
-    #[test]
-    fn s14_salaf_disables_after_three_days_of_failure_and_skips_what_comes_then() {
-        let timeline = simulate(&plan(Preset::Salaf, &["500"], 100, Span::HOUR));
-        assert_eq!(timeline.ending.status, Status::AutoDisabled);
-        let disabled_at = timeline.ending.disabled_at.unwrap();
-        assert_eq!(disabled_at, Span::from_secs(3 * 86_400));
-        assert_eq!(timeline.ending.state, None);
-        let two_days = simulate(&plan(Preset::Salaf, &["500"], 1, Span::ZERO));
-        assert_eq!(
-            two_days.ending.status,
-            Status::Enabled,
-            "one event's ladder is shorter than three days"
-        );
-    }
-
-    #[test]
-    fn s17_shellorbit_opens_after_ten_probes_and_closes_at_the_first_success() {
-        // Ten events exhaust their five attempts; the eleventh is held, probes, and succeeds.
-        let script: Vec<&str> = std::iter::repeat_n("500", 50).chain(["503", "200"]).collect();
-        let mut plan = plan(Preset::Shellorbit, &script, 12, Span::SECOND);
-        plan.every = Span::from_secs(100);
-        let timeline = simulate(&plan);
-        assert_eq!(timeline.ending.circuit, CircuitState::Closed);
-        assert_eq!(timeline.ending.state, Some(State::Delivered));
-    }
-
-    #[test]
-    fn s08_retry_after_moves_the_next_attempt() {
-        let timeline = simulate(&plan(Preset::Shellorbit, &["429;retry-after=60", "200"], 1, Span::ZERO));
-        assert_eq!(elapsed_millis(&timeline), [0, 60_000]);
-    }
-
-    #[test]
-    fn cues_are_read_and_written_back() {
-        for text in ["503", "200", "timeout", "blocked_address", "429;retry-after=60"] {
-            assert_eq!(Cue::parse(text).unwrap().to_string(), text);
-        }
-        for bad in ["", "99", "600", "soon", "503;x=1", "timeout;retry-after=1", "503;"] {
-            assert!(Cue::parse(bad).is_err(), "{bad}");
         }
     }
 }

@@ -64,10 +64,7 @@ impl fmt::Display for Timestamp {
         use jiff::fmt::{StdFmtWrite, temporal::DateTimePrinter};
         const PRINTER: DateTimePrinter = DateTimePrinter::new().precision(Some(6));
         // Instants outside jiff's years (−9999 to 9999) can only come from saturated arithmetic; show the nearest.
-        let micros = self.0.clamp(
-            jiff::Timestamp::MIN.as_microsecond(),
-            jiff::Timestamp::MAX.as_microsecond(),
-        );
+        let micros = self.0.clamp(jiff::Timestamp::MIN.as_microsecond(), jiff::Timestamp::MAX.as_microsecond());
         let at = jiff::Timestamp::from_microsecond(micros).map_err(|_| fmt::Error)?;
         PRINTER.print_timestamp(&at, StdFmtWrite(out)).map_err(|_| fmt::Error)
     }
@@ -99,20 +96,12 @@ impl Span {
 
     /// From milliseconds, saturating.
     pub const fn from_millis(millis: u64) -> Self {
-        if millis > (i64::MAX / 1_000) as u64 {
-            Span::MAX
-        } else {
-            Span(millis as i64 * 1_000)
-        }
+        if millis > (i64::MAX / 1_000) as u64 { Span::MAX } else { Span(millis as i64 * 1_000) }
     }
 
     /// From seconds, saturating.
     pub const fn from_secs(secs: u64) -> Self {
-        if secs > (i64::MAX / 1_000_000) as u64 {
-            Span::MAX
-        } else {
-            Span(secs as i64 * 1_000_000)
-        }
+        if secs > (i64::MAX / 1_000_000) as u64 { Span::MAX } else { Span(secs as i64 * 1_000_000) }
     }
 
     pub const fn as_micros(self) -> i64 {
@@ -187,14 +176,9 @@ mod tests {
         assert_eq!(at.to_string(), "2026-09-03T12:04:01.412000Z");
         assert_eq!(at.to_millis_text(), "2026-09-03T12:04:01.412Z");
         assert_eq!(Timestamp::parse(&at.to_string()), Some(at));
-        for bad in [
-            "",
-            "2026-09-03",
-            "2026-09-03T12:04:01",
-            "soon",
-            "2026-13-03T12:04:01Z",
-            "2026-09-03T12:04:01Z[UTC]",
-        ] {
+        for bad in
+            ["", "2026-09-03", "2026-09-03T12:04:01", "soon", "2026-13-03T12:04:01Z", "2026-09-03T12:04:01Z[UTC]"]
+        {
             assert_eq!(Timestamp::parse(bad), None, "{bad}");
         }
     }

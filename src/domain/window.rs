@@ -27,11 +27,7 @@ enum Bound {
 impl Window {
     /// A window that has read nothing. At most `capacity` deliveries (at least 2) are held.
     pub fn new(capacity: usize) -> Window {
-        Window {
-            waiting: BTreeMap::new(),
-            bound: Some(Bound::Unread),
-            capacity: capacity.max(2),
-        }
+        Window { waiting: BTreeMap::new(), bound: Some(Bound::Unread), capacity: capacity.max(2) }
     }
 
     pub fn len(&self) -> usize {
@@ -79,10 +75,7 @@ impl Window {
     /// Lets go of the contents held for deliveries that are not due before `instant`.
     pub fn drop_contents_after(&mut self, instant: Timestamp) {
         let late = |waiting: &&mut Waiting| waiting.due_at > instant;
-        self.waiting
-            .values_mut()
-            .filter(late)
-            .for_each(|waiting| waiting.content = None);
+        self.waiting.values_mut().filter(late).for_each(|waiting| waiting.content = None);
     }
 
     /// Takes a delivery in if its place lies inside what the window knows completely; otherwise drops it, because rows

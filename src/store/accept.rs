@@ -29,9 +29,7 @@ pub struct NewEvent {
 
 impl NewEvent {
     pub fn data(&self) -> &[u8] {
-        self.body
-            .get(self.data_start..self.body.len().saturating_sub(1))
-            .unwrap_or_default()
+        self.body.get(self.data_start..self.body.len().saturating_sub(1)).unwrap_or_default()
     }
 }
 

@@ -43,10 +43,7 @@ pub struct Directory {
 
 impl Directory {
     pub fn insert(&mut self, no: EndpointNo, entry: Entry) {
-        self.subscriptions
-            .entry(entry.tenant)
-            .or_default()
-            .insert(no, &entry.filter);
+        self.subscriptions.entry(entry.tenant).or_default().insert(no, &entry.filter);
         self.by_id.insert((entry.tenant, entry.id.clone()), no);
         self.entries.insert(no, entry);
     }
@@ -75,9 +72,6 @@ impl Directory {
 
     /// The endpoints of this tenant that subscribe to this type, in the order of their numbers.
     pub fn subscribers(&self, tenant: TenantNo, event_type: &str) -> Vec<EndpointNo> {
-        self.subscriptions
-            .get(&tenant)
-            .map(|index| index.matching(event_type))
-            .unwrap_or_default()
+        self.subscriptions.get(&tenant).map(|index| index.matching(event_type)).unwrap_or_default()
     }
 }

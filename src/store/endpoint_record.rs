@@ -50,11 +50,8 @@ impl EndpointRecord {
         let json = |text: &str, what| serde_json::from_str::<serde_json::Value>(text).map_err(|_| broken(what));
         let policy = PolicySpec::from_json(&json(&row.policy, "policy")?, "policy").map_err(|_| broken("policy"))?;
         let prefix = row.header_prefix.as_deref().map(HeaderPrefix::parse).transpose();
-        let open = |sealed: &[u8], what| {
-            vault
-                .open(&row.id, sealed)
-                .map_err(|error| broken(&format!("{what} {error}")))
-        };
+        let open =
+            |sealed: &[u8], what| vault.open(&row.id, sealed).map_err(|error| broken(&format!("{what} {error}")));
         let secrets = SecretSet::from_stored(&open(&row.secrets, "secrets")?).map_err(|_| broken("secrets"))?;
         let headers = CustomHeaders::from_stored(&open(&row.headers, "headers")?).map_err(|_| broken("headers"))?;
         let serde_json::Value::Object(metadata) = json(&row.metadata, "metadata")? else {

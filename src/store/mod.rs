@@ -119,39 +119,17 @@ impl Store {
     ) -> Result<(Store, WriterThread), StoreError> {
         let sqlite::Opened { mut conn, counters, last_stamp, is_new, .. } = opened;
         sqlite::begin(&mut conn, clock.anchor(), is_new)?;
-        let (writer, handle) = sqlite::Writer::new(
-            conn,
-            clock.clone(),
-            counters,
-            last_stamp,
-            options.budget,
-            sink,
-            options.write_queue,
-        )?;
-        let thread = std::thread::Builder::new()
-            .name("store-writer".into())
-            .spawn(move || writer.run());
+        let (writer, handle) =
+            sqlite::Writer::new(conn, clock.clone(), counters, last_stamp, options.budget, sink, options.write_queue)?;
+        let thread = std::thread::Builder::new().name("store-writer".into()).spawn(move || writer.run());
         let thread = thread.map_err(|error| StoreError::Unavailable(error.to_string()))?;
         let readers = sqlite::Readers::pool(&path.to_string_lossy(), options.readers, runtime)?;
-        Ok((
-            Store(Arc::new(Inner {
-                writer: handle,
-                readers,
-                vault,
-                clock,
-            })),
-            WriterThread(thread),
-        ))
+        Ok((Store(Arc::new(Inner { writer: handle, readers, vault, clock })), WriterThread(thread)))
     }
 
     /// A store of parts: for tests that keep everything on one thread.
     pub fn assembled(writer: sqlite::WriterHandle, readers: sqlite::Readers, vault: Vault, clock: Clock) -> Store {
-        Store(Arc::new(Inner {
-            writer,
-            readers,
-            vault,
-            clock,
-        }))
+        Store(Arc::new(Inner { writer, readers, vault, clock }))
     }
 
     /// Carries a sentence out and waits for its commit: when it returns, the change is on disk.

@@ -92,10 +92,7 @@ impl HealthRow {
 /// The circuit of two columns that are both null or both not.
 pub fn circuit(opened_at: Option<i64>, retry_at: Option<i64>) -> Circuit {
     match (opened_at, retry_at) {
-        (Some(opened_at), Some(retry_at)) => Circuit::Open {
-            opened_at: at(opened_at),
-            retry_at: at(retry_at),
-        },
+        (Some(opened_at), Some(retry_at)) => Circuit::Open { opened_at: at(opened_at), retry_at: at(retry_at) },
         _ => Circuit::Closed,
     }
 }
@@ -138,10 +135,7 @@ impl DeliveryRow {
 
     pub fn dead_reason(&self) -> QueryResult<Option<DeadReason>> {
         let unknown = || corrupt(format_args!("delivery {}: dead_reason", self.no));
-        self.dead_reason
-            .as_deref()
-            .map(|word| DeadReason::parse(word).ok_or_else(unknown))
-            .transpose()
+        self.dead_reason.as_deref().map(|word| DeadReason::parse(word).ok_or_else(unknown)).transpose()
     }
 
     /// As an actor keeps it while it waits.

@@ -24,24 +24,15 @@ impl Vault {
     pub fn seal(&self, owner: &str, text: &str, random: u128) -> Vec<u8> {
         let mut nonce = [0; NONCE_BYTES];
         nonce.copy_from_slice(&random.to_le_bytes()[..NONCE_BYTES]);
-        let payload = Payload {
-            msg: text.as_bytes(),
-            aad: owner.as_bytes(),
-        };
-        let sealed = self
-            .0
-            .encrypt(&Nonce::from(nonce), payload)
-            .expect("only texts over 256 GiB cannot be encrypted");
+        let payload = Payload { msg: text.as_bytes(), aad: owner.as_bytes() };
+        let sealed = self.0.encrypt(&Nonce::from(nonce), payload).expect("only texts over 256 GiB cannot be encrypted");
         [&nonce[..], &sealed].concat()
     }
 
     /// Decrypts what [`seal`](Self::seal) made for the same owner.
     pub fn open(&self, owner: &str, sealed: &[u8]) -> Result<String, WrongKey> {
         let (nonce, text) = sealed.split_first_chunk::<NONCE_BYTES>().ok_or(WrongKey)?;
-        let payload = Payload {
-            msg: text,
-            aad: owner.as_bytes(),
-        };
+        let payload = Payload { msg: text, aad: owner.as_bytes() };
         let text = self.0.decrypt(&Nonce::from(*nonce), payload).map_err(|_| WrongKey)?;
         String::from_utf8(text).map_err(|_| WrongKey)
     }

@@ -64,11 +64,7 @@ impl AwcFactory {
     /// One of the extra roots is not a usable certificate.
     pub fn new(options: Options) -> Result<Self, rustls::Error> {
         let tls = tls::client_config(&options.extra_roots)?;
-        Ok(AwcFactory(Arc::new(Surroundings {
-            lookups: Lookups::new(options.resolver),
-            policy: options.policy,
-            tls,
-        })))
+        Ok(AwcFactory(Arc::new(Surroundings { lookups: Lookups::new(options.resolver), policy: options.policy, tls })))
     }
 }
 
@@ -110,10 +106,7 @@ impl AwcTransport {
             .disable_redirects()
             .no_default_headers()
             .finish();
-        AwcTransport {
-            client,
-            route: RefCell::default(),
-        }
+        AwcTransport { client, route: RefCell::default() }
     }
 
     /// The target of `url`; parsed once per URL, not once per attempt.
@@ -126,15 +119,7 @@ impl AwcTransport {
         let number = last.as_ref().map_or(0, |route| route.number + 1);
         // Any host name will do; it is never looked up.
         let key = Uri::try_from(format!("http://route-{number}/")).ok()?;
-        Some(
-            last.insert(Route {
-                url: Arc::clone(url),
-                target: Arc::new(target),
-                number,
-                key,
-            })
-            .clone(),
-        )
+        Some(last.insert(Route { url: Arc::clone(url), target: Arc::new(target), number, key }).clone())
     }
 }
 
@@ -165,12 +150,7 @@ impl Transport for AwcTransport {
 }
 
 fn report(finding: Finding, timing: Timing, remote_addr: Option<SocketAddr>, took: Span) -> Report {
-    Report {
-        finding,
-        timing,
-        remote_addr,
-        took,
-    }
+    Report { finding, timing, remote_addr, took }
 }
 
 /// Makes the request once.
@@ -199,16 +179,8 @@ async fn attempt(client: &Client, key: &Uri, exchange: &Rc<Exchange>, deadline: 
 /// Lets awc find a connection and take the answer from it. The request itself is in the exchange.
 async fn ask(client: &Client, key: &Uri) -> Result<Answer, Box<dyn std::error::Error>> {
     let mut response = client.post(key).no_decompress().send().await?;
-    let retry_after = response
-        .headers()
-        .get(header::RETRY_AFTER)
-        .and_then(|value| value.to_str().ok());
+    let retry_after = response.headers().get(header::RETRY_AFTER).and_then(|value| value.to_str().ok());
     let retry_after = retry_after.map(str::to_owned);
     let body = response.body().limit(EXCERPT_BYTES).await?;
-    Ok(Answer {
-        status: response.status().as_u16(),
-        retry_after,
-        excerpt: clean(&body),
-        excerpt_truncated: false,
-    })
+    Ok(Answer { status: response.status().as_u16(), retry_after, excerpt: clean(&body), excerpt_truncated: false })
 }

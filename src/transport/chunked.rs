@@ -53,11 +53,7 @@ pub struct Chunked {
 
 impl Chunked {
     pub fn new() -> Self {
-        Chunked {
-            at: At::Size { digits: 0 },
-            left: 0,
-            extra: 0,
-        }
+        Chunked { at: At::Size { digits: 0 }, left: 0, extra: 0 }
     }
 
     /// Reads on from the start of `input`. Returns how many bytes were coding and are to be skipped, and what comes
@@ -65,9 +61,7 @@ impl Chunked {
     pub fn feed(&mut self, input: &[u8]) -> (usize, Step) {
         for (index, &byte) in input.iter().enumerate() {
             if self.at == At::Data && self.left > 0 {
-                let run = usize::try_from(self.left)
-                    .unwrap_or(usize::MAX)
-                    .min(input.len() - index);
+                let run = usize::try_from(self.left).unwrap_or(usize::MAX).min(input.len() - index);
                 self.left -= run as u64;
                 return (index, Step::Data(run));
             }
@@ -145,12 +139,7 @@ mod tests {
         let table: &[(&[u8], &[u8], usize, Step)] = &[
             (b"5\r\nhello\r\n0\r\n\r\n", b"hello", 0, Step::End),
             (b"5\r\nhello\r\n0\r\n\r\nHTTP", b"hello", 4, Step::End),
-            (
-                b"2\r\nab\r\n1;x=\"y\"\r\nc\r\n0 \r\nA: b\r\nC: d\r\n\r\n",
-                b"abc",
-                0,
-                Step::End,
-            ),
+            (b"2\r\nab\r\n1;x=\"y\"\r\nc\r\n0 \r\nA: b\r\nC: d\r\n\r\n", b"abc", 0, Step::End),
             (b"00A\r\n0123456789\r\n000\r\n\r\n", b"0123456789", 0, Step::End),
             (b"0\r\n\r\n", b"", 0, Step::End),
             (b"5\r\nhel", b"hel", 0, Step::More),
@@ -162,11 +151,7 @@ mod tests {
         ];
         for (input, data, left, step) in table {
             for piece in 1..=input.len() {
-                assert_eq!(
-                    decode(input, piece),
-                    (data.to_vec(), *left, *step),
-                    "{input:?} in {piece}s"
-                );
+                assert_eq!(decode(input, piece), (data.to_vec(), *left, *step), "{input:?} in {piece}s");
             }
         }
         assert_eq!(decode(b"FFFFFFFFFFFFFFFF\r\n", 99).2, Step::Broken);

@@ -57,10 +57,7 @@ struct Own {
 
 impl Connector {
     pub fn new(around: Arc<Surroundings>) -> Self {
-        Connector {
-            around,
-            own: Rc::default(),
-        }
+        Connector { around, own: Rc::default() }
     }
 }
 
@@ -118,11 +115,7 @@ impl Surroundings {
         let canonical = found.iter().map(IpAddr::to_canonical);
         let allowed = canonical.filter(|ip| self.policy.judge(*ip).is_allowed());
         let addresses: Vec<_> = allowed.map(|ip| SocketAddr::new(ip, port)).collect();
-        if addresses.is_empty() {
-            Err(failure::BLOCKED)
-        } else {
-            Ok(addresses)
-        }
+        if addresses.is_empty() { Err(failure::BLOCKED) } else { Ok(addresses) }
     }
 
     async fn dial(&self, exchange: &Exchange, to: Vec<SocketAddr>) -> Result<(TcpStream, SocketAddr), Failure> {

@@ -57,9 +57,7 @@ async fn connect(address: SocketAddr) -> Result<(TcpStream, SocketAddr), Failure
 /// Alternates between the families, beginning with that of the first address, and else keeps the order (RFC 8305 §4).
 fn interleave(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
     let first_is_v6 = addresses.first().is_some_and(SocketAddr::is_ipv6);
-    let (first, second): (Vec<_>, Vec<_>) = addresses
-        .into_iter()
-        .partition(|address| address.is_ipv6() == first_is_v6);
+    let (first, second): (Vec<_>, Vec<_>) = addresses.into_iter().partition(|address| address.is_ipv6() == first_is_v6);
     let (mut first, mut second) = (first.into_iter(), second.into_iter());
     let mut mixed = Vec::with_capacity(first.len() + second.len());
     loop {
@@ -77,20 +75,10 @@ mod tests {
 
     #[test]
     fn families_take_turns() {
-        let addresses = |text: &[&str]| {
-            text.iter()
-                .map(|text| text.parse().unwrap())
-                .collect::<Vec<SocketAddr>>()
-        };
+        let addresses = |text: &[&str]| text.iter().map(|text| text.parse().unwrap()).collect::<Vec<SocketAddr>>();
         for (given, expected) in [
-            (
-                &["[::1]:1", "[::2]:1", "1.1.1.1:1"][..],
-                &["[::1]:1", "1.1.1.1:1", "[::2]:1"][..],
-            ),
-            (
-                &["1.1.1.1:1", "[::1]:1", "[::2]:1"],
-                &["1.1.1.1:1", "[::1]:1", "[::2]:1"],
-            ),
+            (&["[::1]:1", "[::2]:1", "1.1.1.1:1"][..], &["[::1]:1", "1.1.1.1:1", "[::2]:1"][..]),
+            (&["1.1.1.1:1", "[::1]:1", "[::2]:1"], &["1.1.1.1:1", "[::1]:1", "[::2]:1"]),
             (&["1.1.1.1:1", "2.2.2.2:1"], &["1.1.1.1:1", "2.2.2.2:1"]),
             (&[], &[]),
         ] {

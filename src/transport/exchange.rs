@@ -86,16 +86,8 @@ impl Exchange {
 
     pub fn timing(&self) -> Timing {
         let trace = self.trace.borrow();
-        let first_byte = trace
-            .answered_at
-            .zip(trace.asked_at)
-            .map(|(end, start)| Span::from_std(end - start));
-        Timing {
-            dns: trace.dns,
-            connect: trace.connect,
-            tls: trace.tls,
-            first_byte,
-        }
+        let first_byte = trace.answered_at.zip(trace.asked_at).map(|(end, start)| Span::from_std(end - start));
+        Timing { dns: trace.dns, connect: trace.connect, tls: trace.tls, first_byte }
     }
 }
 
@@ -131,10 +123,7 @@ fn compose_head(target: &TargetUrl, headers: &[(String, String)], body_len: usiz
 
 /// RFC 9110 §5.6.2.
 fn is_token(text: &str) -> bool {
-    !text.is_empty()
-        && text
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
 }
 
 /// RFC 9110 §5.5: visible characters, spaces and tabs inside, obs-text.
@@ -153,10 +142,7 @@ mod tests {
 
     fn head(url: &str, headers: &[(&str, &str)]) -> Option<String> {
         let target = TargetUrl::parse(url, false).unwrap();
-        let headers: Vec<_> = headers
-            .iter()
-            .map(|(name, value)| (name.to_string(), value.to_string()))
-            .collect();
+        let headers: Vec<_> = headers.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
         compose_head(&target, &headers, 0).map(|head| String::from_utf8(head.to_vec()).unwrap())
     }
 
@@ -164,10 +150,7 @@ mod tests {
     fn c20_c23_names_keep_their_spelling_and_order_and_an_empty_body_has_a_length() {
         let expected =
             "POST /h?a=%41 HTTP/1.1\r\nHost: r.test:81\r\nX-Api-Key: v\r\nabc: \r\nContent-Length: 0\r\n\r\n";
-        assert_eq!(
-            head("http://r.test:81/h?a=%41", &[("X-Api-Key", "v"), ("abc", "")]).as_deref(),
-            Some(expected)
-        );
+        assert_eq!(head("http://r.test:81/h?a=%41", &[("X-Api-Key", "v"), ("abc", "")]).as_deref(), Some(expected));
     }
 
     #[test]

@@ -42,14 +42,10 @@ const fn ours(reason: &'static str) -> Failure {
     Failure::Ours { reason }
 }
 
-pub const UNUSABLE_REQUEST: Failure = theirs(
-    ErrorKind::Protocol,
-    "the endpoint's URL or headers cannot be written as an HTTP request",
-);
-pub const BLOCKED: Failure = theirs(
-    ErrorKind::BlockedAddress,
-    "the host has no address that this installation may call",
-);
+pub const UNUSABLE_REQUEST: Failure =
+    theirs(ErrorKind::Protocol, "the endpoint's URL or headers cannot be written as an HTTP request");
+pub const BLOCKED: Failure =
+    theirs(ErrorKind::BlockedAddress, "the host has no address that this installation may call");
 pub const TIMEOUT: Failure = theirs(ErrorKind::Timeout, "no complete response head within the timeout");
 
 pub const DNS_NO_ADDRESS: Failure = theirs(ErrorKind::Dns, "the host name has no address");
@@ -79,10 +75,7 @@ pub const CERT_NOT_YET: Failure = theirs(ErrorKind::Tls, "the certificate is not
 pub const CERT_OTHER_HOST: Failure = theirs(ErrorKind::Tls, "the certificate is for another host");
 pub const CERT_INVALID: Failure = theirs(ErrorKind::Tls, "the certificate is not valid");
 
-pub const RESET: Failure = theirs(
-    ErrorKind::Reset,
-    "the connection broke before the response head was complete",
-);
+pub const RESET: Failure = theirs(ErrorKind::Reset, "the connection broke before the response head was complete");
 pub const CLOSED: Failure = theirs(ErrorKind::Reset, "the receiver closed the connection without an answer");
 pub const CLIENT_FAILED: Failure = theirs(ErrorKind::Protocol, "the HTTP client gave up on the response");
 
@@ -126,10 +119,7 @@ impl Routes {
             let socket = std::net::UdpSocket::bind(from);
             socket.and_then(|socket| socket.connect(to)).is_ok()
         };
-        Routes {
-            v4: routed("0.0.0.0:0", "198.51.100.1:9"),
-            v6: routed("[::]:0", "[2001:db8::1]:9"),
-        }
+        Routes { v4: routed("0.0.0.0:0", "198.51.100.1:9"), v6: routed("[::]:0", "[2001:db8::1]:9") }
     }
 
     fn has(self, ipv6: bool) -> bool {
@@ -199,22 +189,15 @@ mod tests {
         ];
         for (code, ipv6, routes, expected) in table {
             let error = io::Error::from_raw_os_error(code);
-            assert_eq!(
-                of_connect(&error, ipv6, || routes),
-                expected,
-                "{error} ({ipv6}, {routes:?})"
-            );
+            assert_eq!(of_connect(&error, ipv6, || routes), expected, "{error} ({ipv6}, {routes:?})");
         }
     }
 
     #[test]
     fn the_more_telling_failure_wins_either_way_round() {
-        for (less, more) in [
-            (NO_ROUTE, UNREACHABLE),
-            (UNREACHABLE, NO_CONNECTION),
-            (NO_CONNECTION, REFUSED),
-            (REFUSED, NO_DESCRIPTORS),
-        ] {
+        for (less, more) in
+            [(NO_ROUTE, UNREACHABLE), (UNREACHABLE, NO_CONNECTION), (NO_CONNECTION, REFUSED), (REFUSED, NO_DESCRIPTORS)]
+        {
             assert_eq!(more_telling(less, more), more);
             assert_eq!(more_telling(more, less), more);
         }

@@ -198,13 +198,11 @@ impl ResponseFraming {
     fn read_head(&mut self, bytes: &[u8]) -> Result<(), Fault> {
         let mut lines = [httparse::EMPTY_HEADER; HEADER_LINES];
         let mut response = Response::new(&mut lines);
-        let parsed = lenient()
-            .parse_response(&mut response, bytes)
-            .map_err(|error| match error {
-                httparse::Error::TooManyHeaders => Fault::TooManyLines,
-                httparse::Error::Version => Fault::NotHttp,
-                _ => Fault::BadHead,
-            })?;
+        let parsed = lenient().parse_response(&mut response, bytes).map_err(|error| match error {
+            httparse::Error::TooManyHeaders => Fault::TooManyLines,
+            httparse::Error::Version => Fault::NotHttp,
+            _ => Fault::BadHead,
+        })?;
         let (Some(status @ 100..), Some(minor), true) = (response.code, response.version, parsed.is_complete()) else {
             return Err(Fault::BadHead);
         };
@@ -218,10 +216,7 @@ impl ResponseFraming {
             _ => {
                 let headers = &*response.headers;
                 (self.stage, self.reusable) = decide(status, minor, headers)?;
-                self.head = Some(Head {
-                    status,
-                    retry_after: retry_after(headers),
-                });
+                self.head = Some(Head { status, retry_after: retry_after(headers) });
                 Ok(())
             }
         }
@@ -304,27 +299,21 @@ fn head_end(bytes: &[u8], from: usize) -> Option<usize> {
 fn decide(status: u16, minor: u8, headers: &[Header<'_>]) -> Result<(Stage, bool), Fault> {
     // "identity" is obsolete and means none.
     let means_none = |coding: &[u8]| coding.is_empty() || coding.eq_ignore_ascii_case(b"identity");
-    let coding = list(headers, "transfer-encoding")
-        .filter(|coding| !means_none(coding))
-        .last();
+    let coding = list(headers, "transfer-encoding").filter(|coding| !means_none(coding)).last();
     let persistent = minor >= 1 && !list(headers, "connection").any(|option| option.eq_ignore_ascii_case(b"close"));
     let length = content_length(headers);
 
     if matches!(status, 204 | 205 | 304) {
         // Never a body, whatever the headers say (rule 1; RFC 9110 §15.3.6 for 205): if they announce one, whoever sent
         // it may send that too.
-        return Ok((
-            Stage::Done,
-            persistent && coding.is_none() && matches!(length, Ok(None | Some(0))),
-        ));
+        return Ok((Stage::Done, persistent && coding.is_none() && matches!(length, Ok(None | Some(0)))));
     }
     let length = length?;
     Ok(match (coding, length) {
         // Chunked wins over a length; a message with both, or from HTTP/1.0, is not to be trusted further (§6.1).
-        (Some(coding), length) if coding.eq_ignore_ascii_case(b"chunked") => (
-            Stage::Body(Body::Chunked(Chunked::new())),
-            persistent && length.is_none(),
-        ),
+        (Some(coding), length) if coding.eq_ignore_ascii_case(b"chunked") => {
+            (Stage::Body(Body::Chunked(Chunked::new())), persistent && length.is_none())
+        }
         (Some(_), _) | (None, None) => (Stage::Body(Body::UntilClose), false),
         (None, Some(0)) => (Stage::Done, persistent),
         (None, Some(length)) => (Stage::Body(Body::Length(length)), persistent && length <= DRAIN_LIMIT),
@@ -336,10 +325,7 @@ fn content_length(headers: &[Header<'_>]) -> Result<Option<u64>, Fault> {
     let mut agreed = None;
     for value in list(headers, "content-length") {
         let digits = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
-        let length = std::str::from_utf8(value)
-            .ok()
-            .filter(|_| digits)
-            .and_then(|text| text.parse().ok());
+        let length = std::str::from_utf8(value).ok().filter(|_| digits).and_then(|text| text.parse().ok());
         let length: u64 = length.ok_or(Fault::BadLength)?;
         if *agreed.get_or_insert(length) != length {
             return Err(Fault::BadLength);
@@ -350,17 +336,13 @@ fn content_length(headers: &[Header<'_>]) -> Result<Option<u64>, Fault> {
 
 /// The members of a list-valued field, over all its lines (RFC 9110 §5.6.1).
 fn list<'a>(headers: &'a [Header<'_>], name: &'static str) -> impl Iterator<Item = &'a [u8]> {
-    let lines = headers
-        .iter()
-        .filter(move |header| header.name.eq_ignore_ascii_case(name));
+    let lines = headers.iter().filter(move |header| header.name.eq_ignore_ascii_case(name));
     lines.flat_map(|header| header.value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii))
 }
 
 /// The value of `Retry-After` if there is exactly one and it could be a number or a date.
 fn retry_after(headers: &[Header<'_>]) -> Option<String> {
-    let mut lines = headers
-        .iter()
-        .filter(|header| header.name.eq_ignore_ascii_case("retry-after"));
+    let mut lines = headers.iter().filter(|header| header.name.eq_ignore_ascii_case("retry-after"));
     let (first, None) = (lines.next()?, lines.next()) else {
         return None;
     };

@@ -18,13 +18,7 @@ fn read(input: &[u8], piece: usize, closed: bool) -> Result<Outcome, Fault> {
     }
     let status = framing.head().map(|head| head.status);
     let done = framing.is_done();
-    Ok((
-        status,
-        framing.kept().to_vec(),
-        framing.is_truncated(),
-        done && framing.is_reusable(),
-        done,
-    ))
+    Ok((status, framing.kept().to_vec(), framing.is_truncated(), done && framing.is_reusable(), done))
 }
 
 /// The same outcome, however the input is cut.
@@ -32,33 +26,20 @@ fn read(input: &[u8], piece: usize, closed: bool) -> Result<Outcome, Fault> {
 fn check(input: &[u8], closed: bool, expected: Result<Outcome, Fault>) {
     for piece in (1..=input.len().min(40)).chain([input.len()]) {
         let outcome = read(input, piece, closed);
-        assert_eq!(
-            outcome,
-            expected,
-            "{} in pieces of {piece}",
-            input[..input.len().min(200)].escape_ascii()
-        );
+        assert_eq!(outcome, expected, "{} in pieces of {piece}", input[..input.len().min(200)].escape_ascii());
     }
 }
 
 /// A complete message after which the connection may be used again.
 #[track_caller]
 fn reusable(input: &str, status: u16, body: &str) {
-    check(
-        input.as_bytes(),
-        false,
-        Ok((Some(status), body.into(), false, true, true)),
-    );
+    check(input.as_bytes(), false, Ok((Some(status), body.into(), false, true, true)));
 }
 
 /// A complete message after which it may not.
 #[track_caller]
 fn last(input: &str, status: u16, body: &str) {
-    check(
-        input.as_bytes(),
-        false,
-        Ok((Some(status), body.into(), false, false, true)),
-    );
+    check(input.as_bytes(), false, Ok((Some(status), body.into(), false, false, true)));
 }
 
 #[track_caller]
@@ -69,52 +50,26 @@ fn fault(input: &str, fault: Fault) {
 #[test]
 fn ordinary_responses_leave_the_connection_reusable() {
     reusable("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", 200, "hello");
-    reusable(
-        "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: keep-alive\r\n\r\n",
-        200,
-        "",
-    );
+    reusable("HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: keep-alive\r\n\r\n", 200, "");
     reusable("HTTP/1.1 200\r\ncontent-length:0\r\n\r\n", 200, "");
     reusable("HTTP/1.1  299  Fine \ncontent-length : 2\n\nok", 299, "ok");
     reusable("\r\nHTTP/1.1 500 caf\u{e9}\r\nContent-Length: 0\r\n\r\n", 500, "");
-    reusable(
-        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
-        200,
-        "ok",
-    );
+    reusable("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", 200, "ok");
     reusable("HTTP/1.1 204 No Content\r\n\r\n", 204, "");
     reusable("HTTP/1.1 204 No Content\r\nContent-Length: 0\r\n\r\n", 204, "");
     // Obsolete, but of plain meaning.
-    reusable(
-        "HTTP/1.1 200 OK\r\nTransfer-Encoding: identity\r\nContent-Length: 1\r\n\r\na",
-        200,
-        "a",
-    );
-    reusable(
-        "HTTP/1.1 200 OK\r\nX-A: 1\r\n 2\r\nContent-Length: 1\r\n\r\na",
-        200,
-        "a",
-    );
+    reusable("HTTP/1.1 200 OK\r\nTransfer-Encoding: identity\r\nContent-Length: 1\r\n\r\na", 200, "a");
+    reusable("HTTP/1.1 200 OK\r\nX-A: 1\r\n 2\r\nContent-Length: 1\r\n\r\na", 200, "a");
 }
 
 #[test]
 fn c01_a_body_without_length_goes_on_until_the_close() {
-    for head in [
-        "HTTP/1.1 500 Oops\r\nConnection: close\r\n\r\n",
-        "HTTP/1.1 500 Oops\r\n\r\n",
-        "HTTP/1.0 500 Oops\r\n\r\n",
-    ] {
+    for head in
+        ["HTTP/1.1 500 Oops\r\nConnection: close\r\n\r\n", "HTTP/1.1 500 Oops\r\n\r\n", "HTTP/1.0 500 Oops\r\n\r\n"]
+    {
         let input = format!("{head}quota exceeded");
-        check(
-            input.as_bytes(),
-            true,
-            Ok((Some(500), "quota exceeded".into(), false, false, true)),
-        );
-        check(
-            input.as_bytes(),
-            false,
-            Ok((Some(500), "quota exceeded".into(), false, false, false)),
-        );
+        check(input.as_bytes(), true, Ok((Some(500), "quota exceeded".into(), false, false, true)));
+        check(input.as_bytes(), false, Ok((Some(500), "quota exceeded".into(), false, false, false)));
     }
     // The last coding is not chunked (rule 4).
     let odd = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked, gzip\r\nContent-Length: 1\r\n\r\nabc";
@@ -137,82 +92,37 @@ fn c05_c06_bodiless_statuses_end_with_their_head() {
 
 #[test]
 fn c11_lengths_must_agree() {
-    reusable(
-        "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\nok",
-        200,
-        "ok",
-    );
+    reusable("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\nok", 200, "ok");
     reusable("HTTP/1.1 200 OK\r\nContent-Length: 2, 2\r\n\r\nok", 200, "ok");
-    for value in [
-        "2\r\nContent-Length: 3",
-        "2, 3",
-        "+2",
-        "-1",
-        "18446744073709551616",
-        "",
-        "2,",
-        "0x2",
-        "2 2",
-        "\u{b2}",
-    ] {
-        fault(
-            &format!("HTTP/1.1 200 OK\r\nContent-Length: {value}\r\n\r\nok"),
-            Fault::BadLength,
-        );
+    for value in
+        ["2\r\nContent-Length: 3", "2, 3", "+2", "-1", "18446744073709551616", "", "2,", "0x2", "2 2", "\u{b2}"]
+    {
+        fault(&format!("HTTP/1.1 200 OK\r\nContent-Length: {value}\r\n\r\nok"), Fault::BadLength);
     }
-    last(
-        "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
-        200,
-        "ok",
-    );
+    last("HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", 200, "ok");
 }
 
 #[test]
 fn what_rules_out_another_request() {
-    for connection in [
-        "close",
-        "Close",
-        "keep-alive, CLOSE",
-        "x,close ,y",
-        "keep-alive\r\nConnection: close",
-    ] {
+    for connection in ["close", "Close", "keep-alive, CLOSE", "x,close ,y", "keep-alive\r\nConnection: close"] {
         let input = format!("HTTP/1.1 200 OK\r\nConnection: {connection}\r\nContent-Length: 1\r\n\r\na");
         last(&input, 200, "a");
     }
-    last(
-        "HTTP/1.0 200 OK\r\nContent-Length: 1\r\nConnection: keep-alive\r\n\r\na",
-        200,
-        "a",
-    );
+    last("HTTP/1.0 200 OK\r\nContent-Length: 1\r\nConnection: keep-alive\r\n\r\na", 200, "a");
     last("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nab", 200, "a");
-    last(
-        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nHTTP/1.1 500",
-        200,
-        "",
-    );
-    reusable(
-        "HTTP/1.1 200 OK\r\nConnection: closed\r\nContent-Length: 1\r\n\r\na",
-        200,
-        "a",
-    );
+    last("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nHTTP/1.1 500", 200, "");
+    reusable("HTTP/1.1 200 OK\r\nConnection: closed\r\nContent-Length: 1\r\n\r\na", 200, "a");
 }
 
 #[test]
 fn interim_responses_are_skipped() {
     let interims = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\nContent-Length: 9\r\n\r\n";
-    reusable(
-        &format!("{interims}HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na"),
-        200,
-        "a",
-    );
+    reusable(&format!("{interims}HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na"), 200, "a");
     check(interims.as_bytes(), false, Ok((None, vec![], false, false, false)));
     let many = "HTTP/1.1 102 Processing\r\n\r\n".repeat(INTERIM_LIMIT);
     reusable(&format!("{many}HTTP/1.1 204 -\r\n\r\n"), 204, "");
     fault(&format!("{many}HTTP/1.1 102 -\r\n\r\n"), Fault::TooManyInterims);
-    fault(
-        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n",
-        Fault::SwitchingProtocols,
-    );
+    fault("HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n", Fault::SwitchingProtocols);
 }
 
 #[test]
@@ -221,10 +131,7 @@ fn c14_large_and_odd_heads() {
     reusable(&head("A: 1\r\n".repeat(HEADER_LINES - 1)), 200, "a");
     fault(&head("A: 1\r\n".repeat(HEADER_LINES)), Fault::TooManyLines);
     reusable(&head(format!("Server: {}\r\n", "x".repeat(60_000))), 200, "a");
-    fault(
-        &head(format!("Server: {}\r\n", "x".repeat(HEAD_LIMIT))),
-        Fault::HeadTooLarge,
-    );
+    fault(&head(format!("Server: {}\r\n", "x".repeat(HEAD_LIMIT))), Fault::HeadTooLarge);
     fault(&format!("HTTP/1.1 200 {}", "x".repeat(HEAD_LIMIT)), Fault::HeadTooLarge);
     let odd =
         b"HTTP/1.1 200 OK\r\nX-A: caf\xe9\r\nLocation: \xff\xfe\r\nRetry-After: \xa0\r\nContent-Length: 0\r\n\r\n";
@@ -246,20 +153,14 @@ fn what_is_no_http_is_told_at_once() {
     for input in ["HTTP/1.1 20\r\n\r\n", "HTTP/1.1 abc\r\n\r\n", "HTTP/1.1 099 -\r\n\r\n"] {
         fault(input, Fault::BadHead);
     }
-    check(
-        b"HTTP/1.1 200 OK\r\nContent-Le",
-        true,
-        Ok((None, vec![], false, false, true)),
-    );
+    check(b"HTTP/1.1 200 OK\r\nContent-Le", true, Ok((None, vec![], false, false, true)));
 }
 
 #[test]
 fn s8_retry_after_counts_only_once() {
     let retry_after = |lines: &str| {
         let mut framing = ResponseFraming::new();
-        framing
-            .feed(format!("HTTP/1.1 503 -\r\n{lines}\r\n").as_bytes())
-            .unwrap();
+        framing.feed(format!("HTTP/1.1 503 -\r\n{lines}\r\n").as_bytes()).unwrap();
         framing.head().unwrap().retry_after.clone()
     };
     assert_eq!(retry_after("Retry-After: 120\r\n").as_deref(), Some("120"));
@@ -279,46 +180,19 @@ fn c12_c13_long_bodies_are_not_read_to_their_end() {
         let mut framing = ResponseFraming::new();
         framing.feed(head.as_bytes()).unwrap();
         framing.feed(&b"x".repeat(body)).unwrap();
-        (
-            framing.kept().len(),
-            framing.is_truncated(),
-            framing.is_done(),
-            framing.is_reusable(),
-        )
+        (framing.kept().len(), framing.is_truncated(), framing.is_done(), framing.is_reusable())
     };
     // Exactly the excerpt, and one more, of a body that is worth reading for the sake of the connection.
-    assert_eq!(
-        feed("HTTP/1.1 200 -\r\nContent-Length: 1024\r\n\r\n", 1024),
-        (1024, false, true, true)
-    );
-    assert_eq!(
-        feed("HTTP/1.1 200 -\r\nContent-Length: 1025\r\n\r\n", 1025),
-        (1024, true, true, true)
-    );
-    assert_eq!(
-        feed("HTTP/1.1 200 -\r\nContent-Length: 16384\r\n\r\n", 2000),
-        (1024, true, false, true)
-    );
-    assert_eq!(
-        feed("HTTP/1.1 200 -\r\nContent-Length: 16384\r\n\r\n", 16384),
-        (1024, true, true, true)
-    );
+    assert_eq!(feed("HTTP/1.1 200 -\r\nContent-Length: 1024\r\n\r\n", 1024), (1024, false, true, true));
+    assert_eq!(feed("HTTP/1.1 200 -\r\nContent-Length: 1025\r\n\r\n", 1025), (1024, true, true, true));
+    assert_eq!(feed("HTTP/1.1 200 -\r\nContent-Length: 16384\r\n\r\n", 2000), (1024, true, false, true));
+    assert_eq!(feed("HTTP/1.1 200 -\r\nContent-Length: 16384\r\n\r\n", 16384), (1024, true, true, true));
     // And of bodies that are not.
-    assert_eq!(
-        feed("HTTP/1.1 200 -\r\nContent-Length: 3000000\r\n\r\n", 1025),
-        (1024, true, true, false)
-    );
+    assert_eq!(feed("HTTP/1.1 200 -\r\nContent-Length: 3000000\r\n\r\n", 1025), (1024, true, true, false));
     assert_eq!(feed("HTTP/1.1 200 -\r\n\r\n", 1025), (1024, true, true, false));
-    assert_eq!(
-        feed("HTTP/1.1 200 -\r\nTransfer-Encoding: chunked\r\n\r\nfffff\r\n", 16385),
-        (1024, true, true, false)
-    );
+    assert_eq!(feed("HTTP/1.1 200 -\r\nTransfer-Encoding: chunked\r\n\r\nfffff\r\n", 16385), (1024, true, true, false));
     // A body that breaks off is kept as far as it came.
-    check(
-        b"HTTP/1.1 200 -\r\nContent-Length: 9\r\n\r\nabc",
-        true,
-        Ok((Some(200), "abc".into(), true, false, true)),
-    );
+    check(b"HTTP/1.1 200 -\r\nContent-Length: 9\r\n\r\nabc", true, Ok((Some(200), "abc".into(), true, false, true)));
     let broken = b"HTTP/1.1 200 -\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabcdef";
     check(broken, false, Ok((Some(200), "abc".into(), true, false, true)));
 }

@@ -27,12 +27,7 @@ pub struct Line {
 
 impl Line {
     pub fn new(wire: Wire, peer: SocketAddr) -> Rc<Line> {
-        Rc::new(Line {
-            wire: RefCell::new(Some(wire)),
-            peer,
-            idle_since: Cell::new(None),
-            used: Cell::new(false),
-        })
+        Rc::new(Line { wire: RefCell::new(Some(wire)), peer, idle_since: Cell::new(None), used: Cell::new(false) })
     }
 
     /// An exchange begins.

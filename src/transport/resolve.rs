@@ -47,11 +47,7 @@ pub struct Lookups {
 
 impl Lookups {
     pub fn new(resolver: Arc<dyn Resolve>) -> Self {
-        Lookups {
-            resolver,
-            places: Semaphore::new(MAX_LOOKUPS),
-            suspect_places: Semaphore::new(MAX_SUSPECT_LOOKUPS),
-        }
+        Lookups { resolver, places: Semaphore::new(MAX_LOOKUPS), suspect_places: Semaphore::new(MAX_SUSPECT_LOOKUPS) }
     }
 
     /// Looks a name up. `suspect` is the endpoint's memory of how its last lookup ended.
@@ -59,11 +55,7 @@ impl Lookups {
     /// # Errors
     /// The failure to report for the attempt; waiting in vain for a place is our fault, not the receiver's.
     pub async fn find(&self, name: &str, suspect: &Cell<bool>) -> Result<Vec<IpAddr>, Failure> {
-        let places = if suspect.get() {
-            &self.suspect_places
-        } else {
-            &self.places
-        };
+        let places = if suspect.get() { &self.suspect_places } else { &self.places };
         let place = timeout(PLACE_LIMIT, places.acquire()).await;
         let Ok(Ok(_place)) = place else {
             return Err(failure::DNS_BUSY);
@@ -109,9 +101,7 @@ impl SystemResolver {
             options.max_active_requests = MAX_LOOKUPS;
             builder.build()
         });
-        let built = built
-            .inspect_err(|error| log::error!("host names cannot be resolved: {error}"))
-            .ok()?;
+        let built = built.inspect_err(|error| log::error!("host names cannot be resolved: {error}")).ok()?;
         Some(self.hickory.get_or_init(|| built))
     }
 
@@ -120,17 +110,9 @@ impl SystemResolver {
         // A name with a dot is complete: the search list of resolv.conf would only turn `hooks.example.com` into some
         // inner host's name, and a failure into several questions.
         let complete = name.contains('.') && !name.ends_with('.');
-        let answer = if complete {
-            hickory.lookup_ip(format!("{name}.")).await
-        } else {
-            hickory.lookup_ip(name).await
-        };
+        let answer = if complete { hickory.lookup_ip(format!("{name}.")).await } else { hickory.lookup_ip(name).await };
         let addresses: Vec<IpAddr> = answer.map_err(|error| classify(&error))?.iter().collect();
-        if addresses.is_empty() {
-            Err(failure::DNS_NO_ADDRESS)
-        } else {
-            Ok(addresses)
-        }
+        if addresses.is_empty() { Err(failure::DNS_NO_ADDRESS) } else { Ok(addresses) }
     }
 }
 

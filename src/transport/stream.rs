@@ -64,11 +64,7 @@ enum Phase {
 
 impl Stream {
     pub fn new(line: Rc<Line>, janitor: Rc<Janitor>) -> Self {
-        Stream {
-            line,
-            janitor,
-            phase: Phase::Idle,
-        }
+        Stream { line, janitor, phase: Phase::Idle }
     }
 
     /// Begins the running task's exchange.
@@ -105,10 +101,7 @@ impl Stream {
         self.phase = match outcome {
             Ok(()) => {
                 asking.exchange.trace.borrow_mut().body_truncated = asking.framing.is_truncated();
-                Phase::Answering {
-                    clean: asking.clean_response(),
-                    reusable: asking.is_reusable(),
-                }
+                Phase::Answering { clean: asking.clean_response(), reusable: asking.is_reusable() }
             }
             Err(failure) => {
                 asking.exchange.fail(failure);
@@ -187,9 +180,7 @@ impl ActixStream for Stream {
 
 impl fmt::Debug for Stream {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Stream")
-            .field("peer", &self.line.peer)
-            .finish_non_exhaustive()
+        out.debug_struct("Stream").field("peer", &self.line.peer).finish_non_exhaustive()
     }
 }
 
@@ -209,14 +200,7 @@ struct Asking {
 
 impl Asking {
     fn new(exchange: Rc<Exchange>) -> Self {
-        Asking {
-            exchange,
-            sent: 0,
-            all_sent: false,
-            writing: true,
-            framing: ResponseFraming::new(),
-            body_timer: None,
-        }
+        Asking { exchange, sent: 0, all_sent: false, writing: true, framing: ResponseFraming::new(), body_timer: None }
     }
 
     /// Ready when the final response is in, or as much of it as is wanted.
@@ -293,9 +277,7 @@ impl Asking {
         let Some(answered_at) = self.exchange.trace.borrow().answered_at else {
             return Poll::Pending;
         };
-        let timer = self
-            .body_timer
-            .get_or_insert_with(|| Box::pin(sleep_until(answered_at + BODY_LIMIT)));
+        let timer = self.body_timer.get_or_insert_with(|| Box::pin(sleep_until(answered_at + BODY_LIMIT)));
         ready!(timer.as_mut().poll(cx));
         self.framing.cut();
         Poll::Ready(Ok(()))

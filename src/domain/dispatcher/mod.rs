@@ -91,10 +91,7 @@ pub struct Room {
 }
 
 impl Room {
-    pub const PLENTY: Room = Room {
-        starts: usize::MAX,
-        rate: None,
-    };
+    pub const PLENTY: Room = Room { starts: usize::MAX, rate: None };
 }
 
 /// The versions of an endpoint's two rows: configuration and status (people and verdicts), health (the owner).
@@ -168,10 +165,7 @@ impl Dispatcher {
         let second = limits.real_second;
         Dispatcher {
             limits,
-            committed: Versions {
-                endpoint: endpoint.version,
-                health: health_version,
-            },
+            committed: Versions { endpoint: endpoint.version, health: health_version },
             endpoint,
             health,
             first: Window::new(limits.window),
@@ -239,11 +233,7 @@ impl Dispatcher {
     /// Deliveries with an attempt on the wire or a result not yet committed.
     pub fn on_the_wire(&self) -> Vec<DeliveryNo> {
         let judged = self.recording.iter().flatten().chain(&self.unrecorded);
-        self.in_flight
-            .keys()
-            .copied()
-            .chain(judged.map(|(ended, _)| ended.delivery.no))
-            .collect()
+        self.in_flight.keys().copied().chain(judged.map(|(ended, _)| ended.delivery.no)).collect()
     }
 
     fn is_on_the_wire(&self, no: DeliveryNo) -> bool {
@@ -288,10 +278,8 @@ impl Dispatcher {
         let newer = |waiting: &Waiting| waiting.no > rows.read_through || touched.contains(&waiting.no);
         // How far the read went, whatever of it is left out.
         let read_to = |rows: &[Waiting], complete: bool| rows.last().filter(|_| !complete).map(Waiting::place);
-        let (first_to, second_to) = (
-            read_to(&rows.first, rows.first_complete),
-            read_to(&rows.second, rows.second_complete),
-        );
+        let (first_to, second_to) =
+            (read_to(&rows.first, rows.first_complete), read_to(&rows.second, rows.second_complete));
         self.first.replace(fresh(rows.first), first_to, newer);
         self.second.replace(fresh(rows.second), second_to, newer);
     }
@@ -318,14 +306,7 @@ impl Dispatcher {
         }
         self.local_fault.succeeded();
         self.allowance.after(&attempt.report, self.endpoint.max_in_flight);
-        let ended = Ended {
-            delivery: start.delivery,
-            attempt,
-            probe_of: start.probe_of,
-            draw,
-            wall_secs,
-            no_egress,
-        };
+        let ended = Ended { delivery: start.delivery, attempt, probe_of: start.probe_of, draw, wall_secs, no_egress };
         let verdict = super::judge::judge(&ended, &mut self.endpoint, &mut self.health);
         if verdict.disable.is_some() {
             self.forget_cut();
@@ -391,18 +372,8 @@ impl Dispatcher {
     /// on the wire: those deliveries finish (S15).
     pub fn freeze(&mut self) -> Vec<Spared> {
         self.reload = Reload::Frozen;
-        let judged = self
-            .recording
-            .iter()
-            .flatten()
-            .chain(&self.unrecorded)
-            .map(|(ended, _)| &ended.delivery);
-        self.in_flight
-            .values()
-            .map(|start| &start.delivery)
-            .chain(judged)
-            .map(Spared::of)
-            .collect()
+        let judged = self.recording.iter().flatten().chain(&self.unrecorded).map(|(ended, _)| &ended.delivery);
+        self.in_flight.values().map(|start| &start.delivery).chain(judged).map(Spared::of).collect()
     }
 
     /// The endpoint was (or may have been) changed: nothing starts under the old state any more (S26).
@@ -444,9 +415,6 @@ impl Dispatcher {
     }
 
     fn busy(&self) -> HashSet<DeliveryNo> {
-        self.on_the_wire()
-            .into_iter()
-            .chain(self.locked.iter().copied())
-            .collect()
+        self.on_the_wire().into_iter().chain(self.locked.iter().copied()).collect()
     }
 }

@@ -44,14 +44,7 @@ pub struct Spared {
 
 impl Spared {
     pub(super) fn of(delivery: &Waiting) -> Spared {
-        Spared {
-            no: delivery.no,
-            state: if delivery.attempt == 0 {
-                State::Pending
-            } else {
-                State::Failed
-            },
-        }
+        Spared { no: delivery.no, state: if delivery.attempt == 0 { State::Pending } else { State::Failed } }
     }
 }
 
@@ -85,10 +78,7 @@ impl Dispatcher {
             wake_at: self.wake_when_recorded(now),
             seen_through: self.seen_through.max(self.read_through),
             spared: if disables {
-                self.in_flight
-                    .values()
-                    .map(|start| Spared::of(&start.delivery))
-                    .collect()
+                self.in_flight.values().map(|start| Spared::of(&start.delivery)).collect()
             } else {
                 Vec::new()
             },
@@ -101,14 +91,10 @@ impl Dispatcher {
         if !self.in_flight.is_empty() {
             return Some(now);
         }
-        let retries = self
-            .recording
-            .iter()
-            .flatten()
-            .filter_map(|(_, verdict)| match verdict.next {
-                Next::Retry { due_at, .. } if self.endpoint.is_enabled() => Some(self.hold_until(due_at)),
-                _ => None,
-            });
+        let retries = self.recording.iter().flatten().filter_map(|(_, verdict)| match verdict.next {
+            Next::Retry { due_at, .. } if self.endpoint.is_enabled() => Some(self.hold_until(due_at)),
+            _ => None,
+        });
         retries.chain(self.next_start(now)).min()
     }
 
@@ -164,19 +150,9 @@ impl Dispatcher {
             self.recording = None;
             return;
         };
-        let Reloaded {
-            endpoint,
-            health,
-            health_version,
-            positions,
-        } = reloaded;
-        let before = std::mem::replace(
-            &mut self.committed,
-            Versions {
-                endpoint: endpoint.version,
-                health: health_version,
-            },
-        );
+        let Reloaded { endpoint, health, health_version, positions } = reloaded;
+        let before =
+            std::mem::replace(&mut self.committed, Versions { endpoint: endpoint.version, health: health_version });
         // Rows may have been read under the old state, and left out for it.
         self.stale |= before.endpoint != self.committed.endpoint;
         (self.endpoint, self.health) = (endpoint, health);

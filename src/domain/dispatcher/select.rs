@@ -27,10 +27,7 @@ impl Dispatcher {
     pub fn wake_at(&self, now: Timestamp) -> Option<Timestamp> {
         let wants_store = self.reload == Reload::Wanted || self.wants_load() || !self.unrecorded.is_empty();
         let store = self.store_fault.until(now).filter(|_| wants_store);
-        store
-            .into_iter()
-            .chain(self.next_start(now).filter(|&at| at > now))
-            .min()
+        store.into_iter().chain(self.next_start(now).filter(|&at| at > now)).min()
     }
 
     /// When the next attempt may start by everything known here except slots and permissions; `None` if nothing waits.
@@ -49,10 +46,7 @@ impl Dispatcher {
 
     /// The later of a due time and the circuit's hold.
     pub(super) fn hold_until(&self, due_at: Timestamp) -> Timestamp {
-        self.health
-            .circuit
-            .retry_at()
-            .map_or(due_at, |retry_at| retry_at.max(due_at))
+        self.health.circuit.retry_at().map_or(due_at, |retry_at| retry_at.max(due_at))
     }
 
     fn start_what_may(&mut self, now: Timestamp, room: Room, effects: &mut Vec<Effect>) {
@@ -93,11 +87,7 @@ impl Dispatcher {
             if free == 1 {
                 self.after_first = place.line == Line::First;
             }
-            let trigger = if place.line == Line::Single {
-                Trigger::Manual
-            } else {
-                Trigger::Schedule
-            };
+            let trigger = if place.line == Line::Single { Trigger::Manual } else { Trigger::Schedule };
             effects.extend(self.start(place, trigger, None));
         }
     }
@@ -126,9 +116,7 @@ impl Dispatcher {
         let turn = |waiting: &&Waiting| (waiting.probed_at.filter(|&at| at >= opened_at), waiting.place());
         let due = |waiting: &&Waiting| waiting.due_at <= now;
         let first = self.first.iter().filter(due).min_by_key(turn);
-        let chosen = first
-            .or_else(|| self.second.iter().filter(due).min_by_key(turn))
-            .map(Waiting::place)?;
+        let chosen = first.or_else(|| self.second.iter().filter(due).min_by_key(turn)).map(Waiting::place)?;
         self.start(chosen, Trigger::Probe, Some(opened_at))
     }
 
@@ -150,25 +138,11 @@ impl Dispatcher {
     }
 
     fn start(&mut self, place: Place, trigger: Trigger, probe_of: Option<Timestamp>) -> Option<Effect> {
-        let window = if place.line == Line::First {
-            &mut self.first
-        } else {
-            &mut self.second
-        };
+        let window = if place.line == Line::First { &mut self.first } else { &mut self.second };
         let delivery = window.remove(&place)?;
         self.touch(delivery.no);
-        let start = Start {
-            delivery,
-            trigger,
-            probe_of,
-        };
-        self.in_flight.insert(
-            start.delivery.no,
-            Start {
-                delivery: start.delivery.clone(),
-                ..start.clone()
-            },
-        );
+        let start = Start { delivery, trigger, probe_of };
+        self.in_flight.insert(start.delivery.no, Start { delivery: start.delivery.clone(), ..start.clone() });
         Some(Effect::Start(start))
     }
 

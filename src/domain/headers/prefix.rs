@@ -77,25 +77,11 @@ mod tests {
     #[test]
     fn letters_digits_and_inner_hyphens() {
         let longest = "a".repeat(MAX_PREFIX_CHARS);
-        for good in [
-            "Posthaste",
-            "X-Salaf",
-            "ShellOrbit",
-            "a",
-            "A1",
-            "a--b",
-            "Webhooks",
-            &longest,
-        ] {
-            assert_eq!(
-                HeaderPrefix::parse(good).unwrap().header("Signature"),
-                format!("{good}-Signature")
-            );
+        for good in ["Posthaste", "X-Salaf", "ShellOrbit", "a", "A1", "a--b", "Webhooks", &longest] {
+            assert_eq!(HeaderPrefix::parse(good).unwrap().header("Signature"), format!("{good}-Signature"));
         }
         let too_long = "a".repeat(MAX_PREFIX_CHARS + 1);
-        for bad in [
-            "", "-a", "a-", "1a", "a_b", "a b", "a\r\nb", "é", "a.b", "Webhook", "WEBHOOK", &too_long,
-        ] {
+        for bad in ["", "-a", "a-", "1a", "a_b", "a b", "a\r\nb", "é", "a.b", "Webhook", "WEBHOOK", &too_long] {
             assert!(HeaderPrefix::parse(bad).is_err(), "{bad:?}");
         }
     }

@@ -53,9 +53,7 @@ pub struct AddressPolicy {
 impl AddressPolicy {
     /// Entries for IPv4 count for the IPv4-mapped form too, and the other way round: either dials the same machine.
     pub fn new(allow: impl IntoIterator<Item = IpNet>) -> AddressPolicy {
-        AddressPolicy {
-            allow: allow.into_iter().map(|entry| unmapped(entry.trunc())).collect(),
-        }
+        AddressPolicy { allow: allow.into_iter().map(|entry| unmapped(entry.trunc())).collect() }
     }
 
     /// Reads an entry: a network such as `10.1.0.0/16`, or one address. The error is a sentence.
@@ -192,19 +190,14 @@ fn reason_to_block(address: IpAddr) -> Option<BlockReason> {
         IpAddr::V4(address) => return first_match(&V4, |net| net.contains(&address)),
         IpAddr::V6(address) => address,
     };
-    let inside: Vec<_> = embedded(address)
-        .into_iter()
-        .filter_map(|ip| reason_to_block(ip.into()))
-        .collect();
+    let inside: Vec<_> = embedded(address).into_iter().filter_map(|ip| reason_to_block(ip.into())).collect();
     if inside.contains(&BlockReason::Metadata) {
         return Some(BlockReason::Metadata);
     }
-    first_match(&V6, |net| net.contains(&address))
-        .or_else(|| inside.first().copied())
-        .or_else(|| {
-            let public = GLOBAL.contains(&address) && (!ASSIGNMENTS.contains(&address) || TEREDO.contains(&address));
-            (!public && !NAT64.contains(&address)).then_some(BlockReason::Reserved)
-        })
+    first_match(&V6, |net| net.contains(&address)).or_else(|| inside.first().copied()).or_else(|| {
+        let public = GLOBAL.contains(&address) && (!ASSIGNMENTS.contains(&address) || TEREDO.contains(&address));
+        (!public && !NAT64.contains(&address)).then_some(BlockReason::Reserved)
+    })
 }
 
 /// Link-local IPv4 addresses other than those of metadata services; the rule for entries is the same, the reason is

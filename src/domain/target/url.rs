@@ -76,10 +76,7 @@ impl TargetUrl {
         if text.len() > MAX_URL_BYTES {
             return Err(format!("The URL is at most {MAX_URL_BYTES} bytes long."));
         }
-        if text
-            .chars()
-            .any(|one| one.is_control() || one.is_whitespace() || one == '\\')
-        {
+        if text.chars().any(|one| one.is_control() || one.is_whitespace() || one == '\\') {
             return Err("The URL must not contain spaces, line breaks, control characters or backslashes.".into());
         }
         let (scheme, rest) = split_scheme(text)?;
@@ -89,9 +86,7 @@ impl TargetUrl {
         let authority_end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
         let (authority, rest) = rest.split_at(authority_end);
         if authority.contains('@') {
-            return Err(
-                "The URL must not contain a user name or password; use a custom header for credentials.".into(),
-            );
+            return Err("The URL must not contain a user name or password; use a custom header for credentials.".into());
         }
         let (host, port) = split_port(authority)?;
         let target = rest.split('#').next().unwrap_or_default();
@@ -159,11 +154,7 @@ impl TargetUrl {
             Host::Name(_) => Host::Name(self.tls_name()),
             ip => ip.clone(),
         };
-        Origin {
-            scheme: self.scheme,
-            host,
-            port: self.port,
-        }
+        Origin { scheme: self.scheme, host, port: self.port }
     }
 }
 

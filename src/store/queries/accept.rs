@@ -53,10 +53,7 @@ impl Sentence<Conn> for Accept {
             let answer = match plan {
                 Plan::Store(targets) => store(tx, self.tenant, event, targets).await?,
                 Plan::Duplicate { event } => duplicate(tx, self.tenant, &event).await?,
-                Plan::Repeats(earlier) => Accepted {
-                    duplicate: true,
-                    ..answers[earlier].clone()
-                },
+                Plan::Repeats(earlier) => Accepted { duplicate: true, ..answers[earlier].clone() },
             };
             answers.push(answer);
         }
@@ -81,13 +78,7 @@ async fn check(tx: &mut Tx<'_>, tenant: TenantNo, event: &NewEvent) -> QueryResu
     if let Some(stored) = find(tx, tenant, event).await? {
         let data = stored.data_start.unsigned_abs() as usize..stored.body.len().saturating_sub(1);
         let same = stored.kind == event.event_type.as_str() && stored.body.get(data) == Some(event.data());
-        return Ok(if same {
-            Ok(Plan::Duplicate {
-                event: Box::new(stored),
-            })
-        } else {
-            Err(RefusedWhy::Conflict)
-        });
+        return Ok(if same { Ok(Plan::Duplicate { event: Box::new(stored) }) } else { Err(RefusedWhy::Conflict) });
     }
     let subscribers = tx.directory.subscribers(tenant, event.event_type.as_str());
     let Some(wanted) = &event.endpoint_ids else {
@@ -173,9 +164,7 @@ async fn store(tx: &mut Tx<'_>, tenant: TenantNo, event: &NewEvent, targets: Vec
 /// The event for the actors' memory, if the budget allows.
 fn content(tx: &Tx<'_>, event: &NewEvent) -> Option<Arc<Content>> {
     let (id, kind) = (Arc::from(event.id.as_str()), Arc::from(event.event_type.as_str()));
-    Content::new(id, kind, event.received_at, event.body.clone())
-        .within(tx.budget)
-        .map(Arc::new)
+    Content::new(id, kind, event.received_at, event.body.clone()).within(tx.budget).map(Arc::new)
 }
 
 fn row(
@@ -226,11 +215,7 @@ fn announce(tx: &mut Tx<'_>, endpoint: EndpointNo, waiting: Waiting, dead: bool)
     }
     touched.pending += 1;
     touched.wake_at.get_or_insert(waiting.due_at);
-    let hint = tx.hints.entry(endpoint).or_insert_with(|| Hint {
-        endpoint,
-        after,
-        deliveries: Vec::new(),
-    });
+    let hint = tx.hints.entry(endpoint).or_insert_with(|| Hint { endpoint, after, deliveries: Vec::new() });
     hint.deliveries.push(waiting);
 }
 

@@ -47,26 +47,13 @@ pub async fn cut(tx: &mut Tx<'_>, endpoint: EndpointNo, how: Cut) -> QueryResult
         endpoints::cut.eq(number),
         endpoints::updated_at.eq(stamp),
     );
-    update(endpoints::table.find(endpoint.0))
-        .set(configuration)
-        .execute(tx.conn)
-        .await?;
-    let row = CutRow {
-        endpoint: endpoint.0,
-        cut: number,
-        tenant,
-        cut_at: how.at.as_micros(),
-        replayable_until,
-    };
+    update(endpoints::table.find(endpoint.0)).set(configuration).execute(tx.conn).await?;
+    let row = CutRow { endpoint: endpoint.0, cut: number, tenant, cut_at: how.at.as_micros(), replayable_until };
     insert_into(cuts::table).values(row).execute(tx.conn).await?;
     let count = |state| how.spared.iter().filter(|spared| spared.state == state).count() as i64;
     let (pending, failed) = (count(State::Pending), count(State::Failed));
     for spared in &how.spared {
-        let row = SparedRow {
-            delivery: spared.no.0,
-            endpoint: endpoint.0,
-            tenant,
-        };
+        let row = SparedRow { delivery: spared.no.0, endpoint: endpoint.0, tenant };
         insert_into(spared::table).values(row).execute(tx.conn).await?;
     }
     let waited = endpoint_health::pending + endpoint_health::failed;
@@ -76,10 +63,7 @@ pub async fn cut(tx: &mut Tx<'_>, endpoint: EndpointNo, how: Cut) -> QueryResult
         endpoint_health::failed.eq(failed),
         endpoint_health::wake_at.eq(None::<i64>),
     );
-    update(endpoint_health::table.find(endpoint.0))
-        .set(counts)
-        .execute(tx.conn)
-        .await?;
+    update(endpoint_health::table.find(endpoint.0)).set(counts).execute(tx.conn).await?;
     Ok(())
 }
 
@@ -87,15 +71,9 @@ impl Question<Conn> for PendingCuts {
     type Answer = Vec<(EndpointNo, u32)>;
 
     async fn ask(&self, conn: &mut Conn) -> QueryResult<Self::Answer> {
-        let rows: Vec<(i64, i32)> = cuts::table
-            .order((cuts::endpoint, cuts::cut))
-            .select((cuts::endpoint, cuts::cut))
-            .load(conn)
-            .await?;
-        Ok(rows
-            .into_iter()
-            .map(|(endpoint, cut)| (EndpointNo(endpoint), cut.unsigned_abs()))
-            .collect())
+        let rows: Vec<(i64, i32)> =
+            cuts::table.order((cuts::endpoint, cuts::cut)).select((cuts::endpoint, cuts::cut)).load(conn).await?;
+        Ok(rows.into_iter().map(|(endpoint, cut)| (EndpointNo(endpoint), cut.unsigned_abs())).collect())
     }
 }
 
@@ -113,15 +91,9 @@ impl Sentence<Conn> for RewriteCut {
                 .filter(says_waiting())
                 .filter(deliveries::cut.lt(cut.cut))
         };
-        let spared = spared::table
-            .filter(spared::endpoint.eq(cut.endpoint))
-            .select(spared::delivery);
-        let slice: Vec<i64> = taken()
-            .filter(deliveries::no.ne_all(spared))
-            .select(deliveries::no)
-            .limit(SLICE)
-            .load(tx.conn)
-            .await?;
+        let spared = spared::table.filter(spared::endpoint.eq(cut.endpoint)).select(spared::delivery);
+        let slice: Vec<i64> =
+            taken().filter(deliveries::no.ne_all(spared)).select(deliveries::no).limit(SLICE).load(tx.conn).await?;
         let death = (
             deliveries::state.eq(State::Dead.as_str()),
             deliveries::dead_reason.eq(DeadReason::EndpointDisabled.as_str()),
@@ -129,19 +101,14 @@ impl Sentence<Conn> for RewriteCut {
             deliveries::replayable_until.eq(cut.replayable_until),
             deliveries::updated_at.eq(tx.stamp.as_micros()),
         );
-        update(deliveries::table.filter(deliveries::no.eq_any(&slice)))
-            .set(death)
-            .execute(tx.conn)
-            .await?;
+        update(deliveries::table.filter(deliveries::no.eq_any(&slice))).set(death).execute(tx.conn).await?;
         if slice.len() as i64 == SLICE {
             return Ok(true);
         }
         // What is spared keeps its cut, because a result may yet fail to come.
         let left: i64 = taken().count().get_result(tx.conn).await?;
         if left == 0 {
-            delete(cuts::table.find((cut.endpoint, cut.cut)))
-                .execute(tx.conn)
-                .await?;
+            delete(cuts::table.find((cut.endpoint, cut.cut))).execute(tx.conn).await?;
         }
         Ok(false)
     }
@@ -152,9 +119,7 @@ impl Sentence<Conn> for ReleaseSpared {
 
     async fn run(&self, tx: &mut Tx<'_>) -> QueryResult<()> {
         let numbers: Vec<i64> = self.0.iter().map(|no| no.0).collect();
-        let rows = spared::table
-            .filter(spared::delivery.eq_any(numbers))
-            .select(SparedRow::as_select());
+        let rows = spared::table.filter(spared::delivery.eq_any(numbers)).select(SparedRow::as_select());
         for row in rows.load(tx.conn).await? {
             release(tx.conn, row).await?;
         }
@@ -164,9 +129,7 @@ impl Sentence<Conn> for ReleaseSpared {
 
 /// The cut takes a spared delivery after all.
 async fn release(conn: &mut Conn, row: SparedRow) -> QueryResult<()> {
-    let delivery = deliveries::table
-        .find(row.delivery)
-        .select((deliveries::state, deliveries::endpoint));
+    let delivery = deliveries::table.find(row.delivery).select((deliveries::state, deliveries::endpoint));
     let state: Option<(String, i64)> = delivery.first(conn).await.optional()?;
     let health = endpoint_health::table.find(row.endpoint);
     match state.as_ref().and_then(|(state, _)| State::parse(state)) {

@@ -24,16 +24,8 @@ impl Sentence<Conn> for CreateEndpoint {
         row.version = 1;
         row.updated_at = tx.stamp.as_micros();
         insert_into(endpoints::table).values(&row).execute(tx.conn).await?;
-        let health = HealthRow {
-            endpoint: row.no,
-            tenant: row.tenant,
-            version: 1,
-            ..HealthRow::default()
-        };
-        insert_into(endpoint_health::table)
-            .values(health)
-            .execute(tx.conn)
-            .await?;
+        let health = HealthRow { endpoint: row.no, tenant: row.tenant, version: 1, ..HealthRow::default() };
+        insert_into(endpoint_health::table).values(health).execute(tx.conn).await?;
         tx.directory.insert(EndpointNo(row.no), entry(&row, 1, 0)?);
         Ok(row)
     }
@@ -41,10 +33,7 @@ impl Sentence<Conn> for CreateEndpoint {
 
 /// The entry's version, if the endpoint is there and belongs to this tenant.
 fn version(tx: &Tx<'_>, endpoint: EndpointNo, tenant: TenantNo) -> Option<i64> {
-    tx.directory
-        .get(endpoint)
-        .filter(|entry| entry.tenant == tenant)
-        .map(|entry| entry.version)
+    tx.directory.get(endpoint).filter(|entry| entry.tenant == tenant).map(|entry| entry.version)
 }
 
 impl Sentence<Conn> for EditEndpoint {
@@ -62,40 +51,19 @@ impl Sentence<Conn> for EditEndpoint {
             row.counted_from = self.now.as_micros();
         }
         let configuration = (
-            (
-                endpoints::version.eq(row.version),
-                endpoints::updated_at.eq(row.updated_at),
-            ),
+            (endpoints::version.eq(row.version), endpoints::updated_at.eq(row.updated_at)),
             (endpoints::url.eq(&row.url), endpoints::description.eq(&row.description)),
-            (
-                endpoints::event_types.eq(&row.event_types),
-                endpoints::policy.eq(&row.policy),
-            ),
-            (
-                endpoints::max_in_flight.eq(row.max_in_flight),
-                endpoints::header_prefix.eq(&row.header_prefix),
-            ),
+            (endpoints::event_types.eq(&row.event_types), endpoints::policy.eq(&row.policy)),
+            (endpoints::max_in_flight.eq(row.max_in_flight), endpoints::header_prefix.eq(&row.header_prefix)),
             (endpoints::headers.eq(&row.headers), endpoints::secrets.eq(&row.secrets)),
-            (
-                endpoints::metadata.eq(&row.metadata),
-                endpoints::counted_from.eq(row.counted_from),
-            ),
+            (endpoints::metadata.eq(&row.metadata), endpoints::counted_from.eq(row.counted_from)),
         );
-        update(endpoints::table.find(no.0))
-            .set(configuration)
-            .execute(tx.conn)
-            .await?;
-        let (health_version, last_delivery) = tx
-            .directory
-            .get(no)
-            .map_or((1, 0), |entry| (entry.health_version, entry.last_delivery.0));
+        update(endpoints::table.find(no.0)).set(configuration).execute(tx.conn).await?;
+        let (health_version, last_delivery) =
+            tx.directory.get(no).map_or((1, 0), |entry| (entry.health_version, entry.last_delivery.0));
         tx.directory.insert(no, entry(&row, health_version, last_delivery)?);
         if self.new_url || self.close_circuit {
-            let why = if self.new_url {
-                "The URL was changed"
-            } else {
-                "The circuit breaker was removed"
-            };
+            let why = if self.new_url { "The URL was changed" } else { "The circuit breaker was removed" };
             clear_health(tx, no, self.new_url, Some(why), self.now).await?;
         }
         Ok(Some(row))
@@ -169,10 +137,7 @@ impl Sentence<Conn> for Enable {
             endpoints::counted_from.eq(self.now.as_micros()),
             endpoints::updated_at.eq(tx.stamp.as_micros()),
         );
-        update(endpoints::table.find(self.endpoint.0))
-            .set(configuration)
-            .execute(tx.conn)
-            .await?;
+        update(endpoints::table.find(self.endpoint.0)).set(configuration).execute(tx.conn).await?;
         if was_disabled {
             clear_health(tx, self.endpoint, true, Some("The endpoint was enabled"), self.now).await?;
             notify(tx, self.tenant, Some(self.endpoint), &Notice::enabled(&url), self.now).await?;
@@ -190,12 +155,7 @@ impl Sentence<Conn> for Disable {
         }
         if tx.directory.get(self.endpoint).is_some_and(|entry| entry.is_enabled()) {
             let reason = Some(self.reason.clone());
-            let how = Cut {
-                status: Status::Disabled,
-                reason,
-                at: self.now,
-                spared: self.spared.clone(),
-            };
+            let how = Cut { status: Status::Disabled, reason, at: self.now, spared: self.spared.clone() };
             cut(tx, self.endpoint, how).await?;
         }
         Ok(true)
@@ -220,13 +180,8 @@ impl Sentence<Conn> for DeleteEndpoint {
             endpoints::headers.eq(Vec::<u8>::new()),
             endpoints::updated_at.eq(tx.stamp.as_micros()),
         );
-        update(endpoints::table.find(self.endpoint.0))
-            .set(gone)
-            .execute(tx.conn)
-            .await?;
-        delete(endpoint_health::table.find(self.endpoint.0))
-            .execute(tx.conn)
-            .await?;
+        update(endpoints::table.find(self.endpoint.0)).set(gone).execute(tx.conn).await?;
+        delete(endpoint_health::table.find(self.endpoint.0)).execute(tx.conn).await?;
         Ok(true)
     }
 }

@@ -48,9 +48,7 @@ impl Question<Conn> for ListEvents {
         for head in heads {
             summaries.push(summary(conn, self.page.tenant, head).await?);
         }
-        Ok(page(summaries, &self.page, |event| {
-            (event.updated_at.as_micros(), event.no)
-        }))
+        Ok(page(summaries, &self.page, |event| (event.updated_at.as_micros(), event.no)))
     }
 }
 
@@ -130,12 +128,7 @@ async fn summary(conn: &mut Conn, tenant: TenantNo, head: Head) -> QueryResult<E
     let (no, id, event_type, created_at, received_at, committed_at, size, first, count) = head;
     let last = first + i64::from(count);
     let rows = deliveries::table
-        .filter(
-            deliveries::no
-                .ge(first)
-                .and(deliveries::no.lt(last))
-                .and(deliveries::tenant.eq(tenant.0)),
-        )
+        .filter(deliveries::no.ge(first).and(deliveries::no.lt(last)).and(deliveries::tenant.eq(tenant.0)))
         .select(deliveries::updated_at);
     let newest = rows.load::<i64>(conn).await?.into_iter().max().unwrap_or(committed_at);
     let mut counts = StateCounts::default();
@@ -171,13 +164,7 @@ impl Question<Conn> for FindEvent {
         let summary = summary(conn, self.tenant, head).await?;
         let mut deliveries = views::of_event(conn, self.tenant, first, count).await?;
         deliveries.truncate(self.deliveries);
-        let data = body
-            .get(data_start.unsigned_abs() as usize..body.len().saturating_sub(1))
-            .unwrap_or_default();
-        Ok(Some(EventFound {
-            summary,
-            data: data.to_vec(),
-            deliveries,
-        }))
+        let data = body.get(data_start.unsigned_abs() as usize..body.len().saturating_sub(1)).unwrap_or_default();
+        Ok(Some(EventFound { summary, data: data.to_vec(), deliveries }))
     }
 }

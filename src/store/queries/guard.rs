@@ -18,11 +18,7 @@ impl<S: Sentence<Conn>> Sentence<Conn> for Guarded<S, S::Reply> {
             return Ok(Once::Now(self.sentence.run(tx).await?));
         };
         if let Some((hash, answer)) = find(tx.conn, &guard.request, guard.kept_since).await? {
-            return Ok(if hash == guard.hash {
-                Once::Before(answer)
-            } else {
-                Once::OtherBody
-            });
+            return Ok(if hash == guard.hash { Once::Before(answer) } else { Once::OtherBody });
         }
         let reply = self.sentence.run(tx).await?;
         if let Some(answer) = (guard.compose)(&reply) {

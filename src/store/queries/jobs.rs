@@ -18,9 +18,7 @@ impl Sentence<Conn> for RemoveDeleted {
     type Reply = bool;
 
     async fn run(&self, tx: &mut Tx<'_>) -> QueryResult<bool> {
-        let gone = endpoints::table
-            .filter(endpoints::deleted_at.is_not_null())
-            .select(endpoints::no);
+        let gone = endpoints::table.filter(endpoints::deleted_at.is_not_null()).select(endpoints::no);
         let Some(endpoint) = gone.first::<i64>(tx.conn).await.optional()? else {
             return Ok(false);
         };
@@ -30,19 +28,11 @@ impl Sentence<Conn> for RemoveDeleted {
             .limit(SLICE)
             .load(tx.conn)
             .await?;
-        delete(attempts::table.filter(attempts::delivery.eq_any(&slice)))
-            .execute(tx.conn)
-            .await?;
-        delete(deliveries::table.filter(deliveries::no.eq_any(&slice)))
-            .execute(tx.conn)
-            .await?;
+        delete(attempts::table.filter(attempts::delivery.eq_any(&slice))).execute(tx.conn).await?;
+        delete(deliveries::table.filter(deliveries::no.eq_any(&slice))).execute(tx.conn).await?;
         if (slice.len() as i64) < SLICE {
-            delete(cuts::table.filter(cuts::endpoint.eq(endpoint)))
-                .execute(tx.conn)
-                .await?;
-            delete(spared::table.filter(spared::endpoint.eq(endpoint)))
-                .execute(tx.conn)
-                .await?;
+            delete(cuts::table.filter(cuts::endpoint.eq(endpoint))).execute(tx.conn).await?;
+            delete(spared::table.filter(spared::endpoint.eq(endpoint))).execute(tx.conn).await?;
             delete(endpoints::table.find(endpoint)).execute(tx.conn).await?;
         }
         Ok(true)
@@ -57,21 +47,14 @@ impl Sentence<Conn> for PurgeEvents {
 
     async fn run(&self, tx: &mut Tx<'_>) -> QueryResult<Purged> {
         let old = events::table
-            .filter(
-                events::no
-                    .gt(self.after)
-                    .and(events::received_at.lt(self.received_before.as_micros())),
-            )
+            .filter(events::no.gt(self.after).and(events::received_at.lt(self.received_before.as_micros())))
             .order(events::no)
             .limit(PURGE_SLICE)
             .select((events::no, events::tenant, events::first_delivery, events::deliveries))
             .load::<(i64, i64, i64, i32)>(tx.conn)
             .await?;
         let full = old.len() as i64 == PURGE_SLICE;
-        let mut purged = Purged {
-            events: 0,
-            next: old.last().map(|event| event.0).filter(|_| full),
-        };
+        let mut purged = Purged { events: 0, next: old.last().map(|event| event.0).filter(|_| full) };
         for (no, tenant, first, count) in old {
             let its = views::of_event(tx.conn, TenantNo(tenant), first, count).await?;
             let needed = |view: &views::DeliveryView| {
@@ -104,12 +87,7 @@ impl Sentence<Conn> for PurgeOld {
             .filter(idempotency::created_at.lt(self.answers_before.as_micros()))
             .order(idempotency::created_at)
             .limit(SLICE)
-            .select((
-                idempotency::tenant,
-                idempotency::method,
-                idempotency::path,
-                idempotency::key,
-            ))
+            .select((idempotency::tenant, idempotency::method, idempotency::path, idempotency::key))
             .load::<(i64, String, String, String)>(tx.conn)
             .await?;
         let full = old.len() as i64 == SLICE;
@@ -123,9 +101,7 @@ impl Sentence<Conn> for PurgeOld {
             .select(notifications::no)
             .load(tx.conn)
             .await?;
-        delete(notifications::table.filter(notifications::no.eq_any(&old)))
-            .execute(tx.conn)
-            .await?;
+        delete(notifications::table.filter(notifications::no.eq_any(&old))).execute(tx.conn).await?;
         Ok(full || old.len() as i64 == SLICE)
     }
 }
@@ -140,17 +116,9 @@ impl Sentence<Conn> for Expire {
         let (cut, kept, tenant) = (entry.cut as i32, entry.dead_letters, entry.tenant);
         let flying: Vec<i64> = self.on_the_wire.iter().map(|no| no.0).collect();
         let held = deliveries::table
-            .filter(
-                deliveries::endpoint
-                    .eq(self.endpoint.0)
-                    .and(deliveries::tenant.eq(tenant.0)),
-            )
+            .filter(deliveries::endpoint.eq(self.endpoint.0).and(deliveries::tenant.eq(tenant.0)))
             .filter(says_waiting())
-            .filter(
-                deliveries::cut
-                    .eq(cut)
-                    .and(deliveries::due_at.lt(self.before.as_micros())),
-            )
+            .filter(deliveries::cut.eq(cut).and(deliveries::due_at.lt(self.before.as_micros())))
             .filter(deliveries::no.ne_all(flying))
             .select((deliveries::no, deliveries::state))
             .limit(SLICE)
@@ -164,14 +132,8 @@ impl Sentence<Conn> for Expire {
             deliveries::replayable_until.eq((self.now + kept).as_micros()),
             deliveries::updated_at.eq(tx.stamp.as_micros()),
         );
-        update(deliveries::table.filter(deliveries::no.eq_any(numbers)))
-            .set(death)
-            .execute(tx.conn)
-            .await?;
-        let pending = held
-            .iter()
-            .filter(|(_, state)| state == State::Pending.as_str())
-            .count() as i64;
+        update(deliveries::table.filter(deliveries::no.eq_any(numbers))).set(death).execute(tx.conn).await?;
+        let pending = held.iter().filter(|(_, state)| state == State::Pending.as_str()).count() as i64;
         let touched = tx.touched.entry(self.endpoint).or_default();
         touched.pending -= pending;
         touched.failed -= held.len() as i64 - pending;

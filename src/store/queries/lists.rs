@@ -22,10 +22,7 @@ pub fn page<T>(mut rows: Vec<T>, page: &Page, place: impl Fn(&T) -> (i64, i64)) 
     let end = match (page.from, rows.last().map(place)) {
         (from, None) => from,
         (From::Newest { .. }, Some((_, no))) => From::Newest { before: Some(no) },
-        (From::Changed { .. }, Some((updated_at, no))) => From::Changed {
-            after: at(updated_at),
-            no,
-        },
+        (From::Changed { .. }, Some((updated_at, no))) => From::Changed { after: at(updated_at), no },
     };
     Listed { rows, more, end }
 }
@@ -85,9 +82,7 @@ impl Question<Conn> for ListDeliveries {
         }
         if let Some(now) = filter.replayable_at {
             // A row that a cut has taken has no date of its own yet; it is as young as the cut.
-            let kept = deliveries::replayable_until
-                .gt(now.as_micros())
-                .or(deliveries::replayable_until.is_null());
+            let kept = deliveries::replayable_until.gt(now.as_micros()).or(deliveries::replayable_until.is_null());
             query = query.filter(kept);
         }
         if let Some(reason) = filter.dead_reason {
@@ -100,11 +95,7 @@ impl Question<Conn> for ListDeliveries {
         let rows = query.load::<Parts>(conn).await?;
         let listed = page(rows, &self.page, |parts| (parts.0.updated_at, parts.0.no));
         let rows = views::complete(conn, listed.rows).await?;
-        Ok(Listed {
-            rows,
-            more: listed.more,
-            end: listed.end,
-        })
+        Ok(Listed { rows, more: listed.more, end: listed.end })
     }
 }
 
@@ -122,11 +113,7 @@ impl Question<Conn> for ListAttempts {
     async fn ask(&self, conn: &mut Conn) -> QueryResult<Attempts> {
         let before = self.before.unwrap_or(i64::from(i32::MAX)) as i32;
         attempts::table
-            .filter(
-                attempts::delivery
-                    .eq(self.delivery.0)
-                    .and(attempts::tenant.eq(self.tenant.0)),
-            )
+            .filter(attempts::delivery.eq(self.delivery.0).and(attempts::tenant.eq(self.tenant.0)))
             .filter(attempts::number.lt(before))
             .order(attempts::number.desc())
             .limit(self.limit)
@@ -141,18 +128,14 @@ impl Question<Conn> for ListEndpoints {
 
     async fn ask(&self, conn: &mut Conn) -> QueryResult<Self::Answer> {
         let mut query = endpoints::table
-            .filter(
-                endpoints::tenant
-                    .eq(self.page.tenant.0)
-                    .and(endpoints::deleted_at.is_null()),
-            )
+            .filter(endpoints::tenant.eq(self.page.tenant.0).and(endpoints::deleted_at.is_null()))
             .limit(self.page.limit + 1)
             .select(EndpointRow::as_select())
             .into_boxed();
         query = match self.page.from {
-            From::Newest { before } => query
-                .order(endpoints::no.desc())
-                .filter(endpoints::no.lt(before.unwrap_or(i64::MAX))),
+            From::Newest { before } => {
+                query.order(endpoints::no.desc()).filter(endpoints::no.lt(before.unwrap_or(i64::MAX)))
+            }
             From::Changed { after, no } => {
                 let after = after.as_micros();
                 query
@@ -193,11 +176,7 @@ impl Question<Conn> for FindEndpoint {
             _ => None,
         };
         let last_attempt = last_attempt.map(|(created_at, row)| (at(created_at), row));
-        Ok(Some(EndpointFound {
-            endpoint,
-            health,
-            last_attempt,
-        }))
+        Ok(Some(EndpointFound { endpoint, health, last_attempt }))
     }
 }
 
@@ -226,11 +205,7 @@ impl Question<Conn> for FindTenant {
     type Answer = Option<TenantNo>;
 
     async fn ask(&self, conn: &mut Conn) -> QueryResult<Self::Answer> {
-        let row = tenants::table
-            .filter(tenants::id.eq(&self.0))
-            .select(tenants::no)
-            .first::<i64>(conn)
-            .await;
+        let row = tenants::table.filter(tenants::id.eq(&self.0)).select(tenants::no).first::<i64>(conn).await;
         Ok(row.optional()?.map(TenantNo))
     }
 }

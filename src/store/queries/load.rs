@@ -28,9 +28,7 @@ use crate::store::sentence::Question;
 pub fn entry(row: &EndpointRow, health_version: i64, last_delivery: i64) -> QueryResult<Entry> {
     let broken = |what: &str| corrupt(format_args!("endpoint {}: {what}", row.id));
     let policy: serde_json::Value = serde_json::from_str(&row.policy).map_err(|_| broken("policy"))?;
-    let policy = PolicySpec::from_json(&policy, "policy")
-        .map_err(|_| broken("policy"))?
-        .resolve();
+    let policy = PolicySpec::from_json(&policy, "policy").map_err(|_| broken("policy"))?.resolve();
     let filter: EventFilter = serde_json::from_str(&row.event_types).map_err(|_| broken("event_types"))?;
     Ok(Entry {
         tenant: TenantNo(row.tenant),
@@ -52,11 +50,7 @@ pub async fn directory(conn: &mut Conn) -> QueryResult<Directory> {
     let rows = endpoints::table
         .inner_join(endpoint_health::table.on(endpoint_health::endpoint.eq(endpoints::no)))
         .filter(endpoints::deleted_at.is_null())
-        .select((
-            EndpointRow::as_select(),
-            endpoint_health::version,
-            endpoint_health::last_delivery,
-        ))
+        .select((EndpointRow::as_select(), endpoint_health::version, endpoint_health::last_delivery))
         .load::<(EndpointRow, i64, i64)>(conn)
         .await?;
     let mut directory = Directory::default();
@@ -82,11 +76,7 @@ impl Question<Conn> for LoadEndpoint {
         let positions: Positions = match numbers.is_empty() {
             true => HashMap::new(),
             false => deliveries::table
-                .filter(
-                    deliveries::endpoint
-                        .eq(self.endpoint.0)
-                        .and(deliveries::no.eq_any(numbers)),
-                )
+                .filter(deliveries::endpoint.eq(self.endpoint.0).and(deliveries::no.eq_any(numbers)))
                 .select((deliveries::no, deliveries::run, deliveries::attempts_total))
                 .load::<(i64, i32, i32)>(conn)
                 .await?
@@ -94,11 +84,7 @@ impl Question<Conn> for LoadEndpoint {
                 .map(|(no, run, total)| (DeliveryNo(no), (run.unsigned_abs(), total.unsigned_abs())))
                 .collect(),
         };
-        Ok(Some(Snapshot {
-            endpoint,
-            health,
-            positions,
-        }))
+        Ok(Some(Snapshot { endpoint, health, positions }))
     }
 }
 
@@ -131,13 +117,7 @@ impl Question<Conn> for LoadWindow {
         let (first, first_complete) = line(conn, [Line::First.code(); 2]).await?;
         let (second, second_complete) = line(conn, [Line::Single.code(), Line::Retry.code()]).await?;
         let read_through = DeliveryNo(read_through.unwrap_or(0));
-        Ok(Loaded {
-            first,
-            first_complete,
-            second,
-            second_complete,
-            read_through,
-        })
+        Ok(Loaded { first, first_complete, second, second_complete, read_through })
     }
 }
 
@@ -152,10 +132,7 @@ impl Question<Conn> for LoadContents {
             .load::<(i64, String, String, i64, Vec<u8>)>(conn)
             .await?;
         let content = |(no, id, kind, received_at, body): (i64, String, String, i64, Vec<u8>)| {
-            (
-                EventNo(no),
-                Content::new(id.into(), kind.into(), at(received_at), body.into()),
-            )
+            (EventNo(no), Content::new(id.into(), kind.into(), at(received_at), body.into()))
         };
         Ok(rows.into_iter().map(content).collect())
     }
@@ -170,11 +147,7 @@ impl Question<Conn> for NeededBy {
         let rows = endpoint_health::table
             .filter(endpoint_health::wake_at.le(self.by.as_micros()))
             .filter(endpoint_health::wake_at.ge(after_at))
-            .filter(
-                endpoint_health::wake_at
-                    .gt(after_at)
-                    .or(endpoint_health::endpoint.gt(after.1.0)),
-            )
+            .filter(endpoint_health::wake_at.gt(after_at).or(endpoint_health::endpoint.gt(after.1.0)))
             .order((endpoint_health::wake_at, endpoint_health::endpoint))
             .limit(self.limit)
             .select((

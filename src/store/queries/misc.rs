@@ -43,21 +43,13 @@ async fn write(conn: &mut Conn, endpoint: EndpointNo, touched: Touched) -> Query
         endpoint_health::dead.eq(endpoint_health::dead + touched.dead),
     );
     match touched.last_delivery {
-        Some(last) => {
-            update(row)
-                .set((counts, endpoint_health::last_delivery.eq(last.0)))
-                .execute(conn)
-                .await?
-        }
+        Some(last) => update(row).set((counts, endpoint_health::last_delivery.eq(last.0))).execute(conn).await?,
         None => update(row).set(counts).execute(conn).await?,
     };
     if let Some(wake_at) = touched.wake_at {
         let at = wake_at.as_micros();
         let later = endpoint_health::wake_at.is_null().or(endpoint_health::wake_at.gt(at));
-        update(row.filter(later))
-            .set(endpoint_health::wake_at.eq(at))
-            .execute(conn)
-            .await?;
+        update(row.filter(later)).set(endpoint_health::wake_at.eq(at)).execute(conn).await?;
     }
     Ok(())
 }
@@ -77,9 +69,7 @@ pub async fn notify(
         // Unique because `no` is; nobody gains anything by guessing it.
         id: unique_id("ntf_", now, no as u128),
         kind: notice.kind.as_str().into(),
-        endpoint: endpoint
-            .and_then(|no| tx.directory.get(no))
-            .map(|entry| entry.id.to_string()),
+        endpoint: endpoint.and_then(|no| tx.directory.get(no)).map(|entry| entry.id.to_string()),
         title: notice.title.clone(),
         message: notice.message.clone(),
         created_at: now.as_micros(),
@@ -101,24 +91,15 @@ impl Sentence<Conn> for MarkRead {
     type Reply = Option<NotificationRow>;
 
     async fn run(&self, tx: &mut Tx<'_>) -> QueryResult<Self::Reply> {
-        let row = notifications::table.filter(
-            notifications::tenant
-                .eq(self.tenant.0)
-                .and(notifications::id.eq(&self.id)),
-        );
-        let found: Option<NotificationRow> = row
-            .select(NotificationRow::as_select())
-            .first(tx.conn)
-            .await
-            .optional()?;
+        let row =
+            notifications::table.filter(notifications::tenant.eq(self.tenant.0).and(notifications::id.eq(&self.id)));
+        let found: Option<NotificationRow> =
+            row.select(NotificationRow::as_select()).first(tx.conn).await.optional()?;
         let Some(mut found) = found else { return Ok(None) };
         if found.read_at.is_none() {
             found.read_at = micros(Some(self.now));
             let one = notifications::table.find(found.no);
-            update(one)
-                .set(notifications::read_at.eq(found.read_at))
-                .execute(tx.conn)
-                .await?;
+            update(one).set(notifications::read_at.eq(found.read_at)).execute(tx.conn).await?;
         }
         Ok(Some(found))
     }

@@ -42,9 +42,7 @@ impl Sentence<Conn> for Record {
             counts.moved(ended, verdict);
             // Only what was on the wire at a cut is spared.
             if ended.delivery.cut < endpoint_cut {
-                diesel::delete(spared::table.find(ended.delivery.no.0))
-                    .execute(tx.conn)
-                    .await?;
+                diesel::delete(spared::table.find(ended.delivery.no.0)).execute(tx.conn).await?;
             }
         }
         write_health(tx, batch, counts, newer).await?;
@@ -52,17 +50,7 @@ impl Sentence<Conn> for Record {
             if let Some(reason) = &verdict.disable {
                 let at = ended.attempt.ended_at;
                 let (status, spared) = (Status::AutoDisabled, batch.spared.clone());
-                cut(
-                    tx,
-                    batch.endpoint,
-                    Cut {
-                        status,
-                        reason: Some(reason.clone()),
-                        at,
-                        spared,
-                    },
-                )
-                .await?;
+                cut(tx, batch.endpoint, Cut { status, reason: Some(reason.clone()), at, spared }).await?;
             }
             for notice in &verdict.notices {
                 notify(tx, tenant, Some(batch.endpoint), notice, ended.attempt.ended_at).await?;
@@ -89,22 +77,14 @@ struct Counts {
 
 impl Counts {
     fn moved(&mut self, ended: &Ended, verdict: &Verdict) {
-        *if ended.delivery.attempt == 0 {
-            &mut self.pending
-        } else {
-            &mut self.failed
-        } -= 1;
+        *if ended.delivery.attempt == 0 { &mut self.pending } else { &mut self.failed } -= 1;
         match verdict.next.state() {
             State::Failed => self.failed += 1,
             State::Dead => self.dead += 1,
             State::Pending | State::Delivered => {}
         }
         self.last = Some((ended.delivery.no, ended.delivery.attempts_total + 1));
-        let at = if verdict.outcome == Outcome::Delivered {
-            &mut self.success_at
-        } else {
-            &mut self.failure_at
-        };
+        let at = if verdict.outcome == Outcome::Delivered { &mut self.success_at } else { &mut self.failure_at };
         *at = (*at).max(Some(ended.attempt.ended_at));
     }
 }
@@ -138,23 +118,14 @@ async fn write_result(
                 diesel::dsl::sql::<diesel::sql_types::Nullable<diesel::sql_types::BigInt>>("coalesce(delivered_at, ")
                     .bind::<diesel::sql_types::BigInt, _>(ended_at.as_micros())
                     .sql(")");
-            update(row)
-                .set((judged, deliveries::delivered_at.eq(first)))
-                .execute(tx.conn)
-                .await?
+            update(row).set((judged, deliveries::delivered_at.eq(first))).execute(tx.conn).await?
         }
         Next::Retry { due_at, reason } => {
             let probed_at = verdict.probed_at.or(delivery.probed_at);
             let line = crate::domain::delivery::Line::Retry.code();
             let place = (deliveries::line.eq(line), deliveries::order_at.eq(due_at.as_micros()));
-            let due = (
-                deliveries::due_at.eq(due_at.as_micros()),
-                deliveries::due_reason.eq(reason.as_str()),
-            );
-            update(row)
-                .set((judged, place, due, deliveries::probed_at.eq(micros(probed_at))))
-                .execute(tx.conn)
-                .await?
+            let due = (deliveries::due_at.eq(due_at.as_micros()), deliveries::due_reason.eq(reason.as_str()));
+            update(row).set((judged, place, due, deliveries::probed_at.eq(micros(probed_at)))).execute(tx.conn).await?
         }
         Next::Dead(reason) => {
             let death = (
@@ -168,10 +139,7 @@ async fn write_result(
     if changed == 0 {
         return Ok(false);
     }
-    insert_into(attempts::table)
-        .values(attempt_row(tenant, ended, verdict.outcome))
-        .execute(tx.conn)
-        .await?;
+    insert_into(attempts::table).values(attempt_row(tenant, ended, verdict.outcome)).execute(tx.conn).await?;
     Ok(true)
 }
 
@@ -245,23 +213,14 @@ async fn write_health(tx: &mut Tx<'_>, batch: &Batch, counts: Counts, newer: boo
         );
         match (success_at, failure_at) {
             (Some(success), Some(failure)) => {
-                let both = (
-                    endpoint_health::last_success_at.eq(success),
-                    endpoint_health::last_failure_at.eq(failure),
-                );
+                let both = (endpoint_health::last_success_at.eq(success), endpoint_health::last_failure_at.eq(failure));
                 update(row).set((last, both)).execute(tx.conn).await?
             }
             (Some(success), None) => {
-                update(row)
-                    .set((last, endpoint_health::last_success_at.eq(success)))
-                    .execute(tx.conn)
-                    .await?
+                update(row).set((last, endpoint_health::last_success_at.eq(success))).execute(tx.conn).await?
             }
             (None, failure) => {
-                update(row)
-                    .set((last, endpoint_health::last_failure_at.eq(failure)))
-                    .execute(tx.conn)
-                    .await?
+                update(row).set((last, endpoint_health::last_failure_at.eq(failure))).execute(tx.conn).await?
             }
         };
     }

@@ -26,14 +26,9 @@ impl Sentence<Conn> for PutBack {
             return Ok(Err(why));
         }
         put_back(tx, &view, Line::Single, self.now).await?;
-        let changed = views::by_no(tx.conn, self.tenant, self.delivery.0)
-            .await?
-            .unwrap_or(view);
-        let row: DeliveryRow = deliveries::table
-            .find(self.delivery.0)
-            .select(DeliveryRow::as_select())
-            .first(tx.conn)
-            .await?;
+        let changed = views::by_no(tx.conn, self.tenant, self.delivery.0).await?.unwrap_or(view);
+        let row: DeliveryRow =
+            deliveries::table.find(self.delivery.0).select(DeliveryRow::as_select()).first(tx.conn).await?;
         Ok(Ok((Box::new(changed), row.waiting())))
     }
 }
@@ -103,11 +98,7 @@ impl Sentence<Conn> for RequeueSlice {
         if let Some(event_type) = &self.filter.event_type {
             query = query.filter(events::kind.eq(event_type));
         }
-        let any_cut: i64 = cuts::table
-            .filter(cuts::tenant.eq(self.tenant.0))
-            .count()
-            .get_result(tx.conn)
-            .await?;
+        let any_cut: i64 = cuts::table.filter(cuts::tenant.eq(self.tenant.0)).count().get_result(tx.conn).await?;
         query = match any_cut {
             0 => query.filter(says_dead()),
             _ => query.filter(says_dead().or(says_waiting().and(diesel::dsl::not(not_cut())))),
@@ -116,10 +107,7 @@ impl Sentence<Conn> for RequeueSlice {
         let full = rows.len() as i64 == limit;
         let views = views::complete(tx.conn, rows).await?;
         let next = views.last().map(|view| view.no).filter(|_| full);
-        let mut done = RequeuedSlice {
-            next,
-            ..RequeuedSlice::default()
-        };
+        let mut done = RequeuedSlice { next, ..RequeuedSlice::default() };
         for view in views.iter().filter(|view| self.means(view)) {
             done.matched += 1;
             if view.endpoint_status != Status::Enabled {

@@ -15,17 +15,7 @@ pub use crate::store::view::DeliveryView;
 
 /// What is read for a view, in the order of [`select!`]: row, event's id and type, endpoint's id, status and cut, the
 /// circuit's two instants, whether it was spared.
-pub type Parts = (
-    DeliveryRow,
-    String,
-    String,
-    String,
-    String,
-    i32,
-    Option<i64>,
-    Option<i64>,
-    Option<i64>,
-);
+pub type Parts = (DeliveryRow, String, String, String, String, i32, Option<i64>, Option<i64>, Option<i64>);
 
 /// The tables of a view, joined; deleted endpoints are not there.
 macro_rules! joined {
@@ -59,11 +49,7 @@ pub(super) use select;
 
 /// Makes views of what was read, asking for the cuts of those that a cut has taken.
 pub async fn complete(conn: &mut Conn, parts: Vec<Parts>) -> QueryResult<Vec<DeliveryView>> {
-    let mut cut_off: Vec<i64> = parts
-        .iter()
-        .filter(|parts| is_cut(parts))
-        .map(|parts| parts.0.endpoint)
-        .collect();
+    let mut cut_off: Vec<i64> = parts.iter().filter(|parts| is_cut(parts)).map(|parts| parts.0.endpoint).collect();
     cut_off.sort_unstable();
     cut_off.dedup();
     let cuts: Vec<CutRow> = match cut_off.is_empty() {
@@ -88,20 +74,10 @@ fn is_cut(parts: &Parts) -> bool {
 fn view(parts: Parts, cuts: &[CutRow]) -> QueryResult<DeliveryView> {
     let taken = is_cut(&parts);
     let (row, event_id, event_type, endpoint_id, endpoint_status, endpoint_cut, opened_at, retry_at, _) = parts;
-    let by = cuts
-        .iter()
-        .find(|cut| taken && cut.endpoint == row.endpoint && cut.cut > row.cut);
+    let by = cuts.iter().find(|cut| taken && cut.endpoint == row.endpoint && cut.cut > row.cut);
     let cut = by.map(|cut| (cut.cut_at, cut.replayable_until));
     let circuit = (opened_at, retry_at);
-    let context = Context {
-        event_id,
-        event_type,
-        endpoint_id,
-        endpoint_status,
-        endpoint_cut,
-        circuit,
-        cut,
-    };
+    let context = Context { event_id, event_type, endpoint_id, endpoint_status, endpoint_cut, circuit, cut };
     DeliveryView::new(row, context)
 }
 
@@ -109,11 +85,7 @@ fn view(parts: Parts, cuts: &[CutRow]) -> QueryResult<DeliveryView> {
 pub async fn of_event(conn: &mut Conn, tenant: TenantNo, first: i64, count: i32) -> QueryResult<Vec<DeliveryView>> {
     let parts = joined!()
         .filter(deliveries::tenant.eq(tenant.0))
-        .filter(
-            deliveries::no
-                .ge(first)
-                .and(deliveries::no.lt(first + i64::from(count))),
-        )
+        .filter(deliveries::no.ge(first).and(deliveries::no.lt(first + i64::from(count))))
         .order(deliveries::no)
         .select(select!())
         .load::<Parts>(conn)
@@ -145,7 +117,5 @@ pub fn says_dead() -> SqlLiteral<Bool> {
 /// The condition that no cut has taken a waiting delivery of [`joined!`].
 #[dsl::auto_type(no_type_alias)]
 pub fn not_cut() -> _ {
-    deliveries::cut
-        .ge(endpoints::cut)
-        .or(spared::delivery.nullable().is_not_null())
+    deliveries::cut.ge(endpoints::cut).or(spared::delivery.nullable().is_not_null())
 }

@@ -44,7 +44,5 @@ impl<T> RunQueryDsl for T {}
 /// Runs a future of `queries/` on SQLite.
 pub fn run<F: Future>(future: F) -> F::Output {
     use futures_util::FutureExt;
-    future
-        .now_or_never()
-        .expect("every statement on SQLite is over when its future is made")
+    future.now_or_never().expect("every statement on SQLite is over when its future is made")
 }

@@ -44,24 +44,14 @@ impl Lock {
     /// that ends.
     pub fn take(database: &Path) -> Result<Lock, OpenError> {
         let path = beside(database, "lock");
-        let io = |error| OpenError::Io {
-            path: path.clone(),
-            error,
-        };
-        let mut file = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(&path)
-            .map_err(io)?;
+        let io = |error| OpenError::Io { path: path.clone(), error };
+        let mut file = OpenOptions::new().create(true).truncate(false).write(true).open(&path).map_err(io)?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(OpenError::Locked { path }),
             Err(TryLockError::Error(error)) => return Err(io(error)),
         }
-        file.set_len(0)
-            .and_then(|()| writeln!(file, "{}", std::process::id()))
-            .map_err(io)?;
+        file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id())).map_err(io)?;
         Ok(Lock { _file: file })
     }
 }
@@ -93,8 +83,7 @@ const PRAGMAS: &str = "PRAGMA busy_timeout = 10000; PRAGMA journal_mode = WAL; P
 /// Opens a connection.
 pub fn connect(path: &str) -> Result<Conn, OpenError> {
     let mut conn = Conn::establish(path).map_err(|error| OpenError::Database(error.to_string()))?;
-    conn.batch_execute(PRAGMAS)
-        .map_err(|error| OpenError::Database(error.to_string()))?;
+    conn.batch_execute(PRAGMAS).map_err(|error| OpenError::Database(error.to_string()))?;
     Ok(conn)
 }
 
@@ -102,8 +91,7 @@ pub fn connect(path: &str) -> Result<Conn, OpenError> {
 pub fn open(path: &str) -> Result<Opened, OpenError> {
     let mut conn = connect(path)?;
     refuse_newer(&mut conn)?;
-    conn.run_pending_migrations(MIGRATIONS)
-        .map_err(|error| OpenError::Database(error.to_string()))?;
+    conn.run_pending_migrations(MIGRATIONS).map_err(|error| OpenError::Database(error.to_string()))?;
     let database = |error: diesel::result::Error| OpenError::Database(error.to_string());
     let row = meta::table
         .find(1)
@@ -115,20 +103,14 @@ pub fn open(path: &str) -> Result<Opened, OpenError> {
         .first::<((i64, i64, f64), i64, (i64, i64, i64))>(&mut conn)
         .optional()
         .map_err(database)?;
-    let recovered = conn
-        .immediate_transaction(|conn| dsl::run(queries::recover(conn)))
-        .map_err(database)?;
+    let recovered = conn.immediate_transaction(|conn| dsl::run(queries::recover(conn))).map_err(database)?;
     if recovered > 0 {
         log::info!("{recovered} attempts were cut off when the last process ended while their endpoint was disabled");
     }
     Ok(match row {
         Some(((wall, engine, scale), last_stamp, (event, delivery, other))) => Opened {
             conn,
-            anchor: Some(Anchor {
-                wall: at(wall),
-                engine: at(engine),
-                scale,
-            }),
+            anchor: Some(Anchor { wall: at(wall), engine: at(engine), scale }),
             last_stamp: at(last_stamp),
             counters: Counters { event, delivery, other },
             is_new: false,
@@ -137,11 +119,7 @@ pub fn open(path: &str) -> Result<Opened, OpenError> {
             conn,
             anchor: None,
             last_stamp: Timestamp::MIN,
-            counters: Counters {
-                event: 0,
-                delivery: 0,
-                other: 0,
-            },
+            counters: Counters { event: 0, delivery: 0, other: 0 },
             is_new: true,
         },
     })
@@ -156,11 +134,7 @@ fn refuse_newer(conn: &mut Conn) -> Result<(), OpenError> {
         .map(|migration| migration.name().version().to_string())
         .collect();
     let applied = conn.applied_migrations().map_err(database)?;
-    match applied
-        .iter()
-        .map(ToString::to_string)
-        .find(|version| !ours.contains(version))
-    {
+    match applied.iter().map(ToString::to_string).find(|version| !ours.contains(version)) {
         Some(unknown) => Err(OpenError::Newer(unknown)),
         None => Ok(()),
     }
@@ -183,11 +157,7 @@ pub fn begin(conn: &mut Conn, anchor: Anchor, is_new: bool) -> Result<(), StoreE
         meta::clock_engine.eq(anchor.engine.as_micros()),
         meta::clock_scale.eq(anchor.scale),
         meta::last_stamp.eq(anchor.engine.as_micros()),
-        (
-            meta::last_event.eq(0),
-            meta::last_delivery.eq(0),
-            meta::last_other.eq(0),
-        ),
+        (meta::last_event.eq(0), meta::last_delivery.eq(0), meta::last_other.eq(0)),
     );
     diesel::insert_into(meta::table).values(values).execute(conn)?;
     Ok(())

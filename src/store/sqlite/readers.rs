@@ -37,11 +37,8 @@ impl Readers {
             async move {
                 let conn = tokio::task::spawn_blocking(move || connect(&path)).await;
                 let bad = |text: String| diesel::ConnectionError::BadConnection(text);
-                let mut conn = conn
-                    .map_err(|error| bad(error.to_string()))?
-                    .map_err(|error| bad(error.to_string()))?;
-                conn.batch_execute("PRAGMA query_only = ON")
-                    .map_err(|error| bad(error.to_string()))?;
+                let mut conn = conn.map_err(|error| bad(error.to_string()))?.map_err(|error| bad(error.to_string()))?;
+                conn.batch_execute("PRAGMA query_only = ON").map_err(|error| bad(error.to_string()))?;
                 Ok(Wrapped::new(conn))
             }
             .boxed()
@@ -61,13 +58,11 @@ impl Readers {
             Readers::Pool { pool, runtime } => {
                 let pool = pool.clone();
                 let task = runtime.spawn(async move {
-                    let mut conn = pool
-                        .get()
-                        .await
-                        .map_err(|error| StoreError::Unavailable(error.to_string()))?;
-                    conn.spawn_blocking(move |conn| snapshot(conn, &question))
-                        .await
-                        .map_err(StoreError::from)
+                    let conn = tokio::time::timeout(CHECKOUT, pool.get()).await;
+                    let busy = || StoreError::Unavailable("every reading connection is busy".into());
+                    let mut conn =
+                        conn.map_err(|_| busy())?.map_err(|error| StoreError::Unavailable(error.to_string()))?;
+                    conn.spawn_blocking(move |conn| snapshot(conn, &question)).await.map_err(StoreError::from)
                 });
                 task.await.unwrap_or(Err(StoreError::Closed))
             }

@@ -101,16 +101,8 @@ impl WriterHandle {
                 return Err(StoreError::Overloaded);
             }
             queue.bytes += bytes;
-            let job = Box::new(Queued {
-                sentence,
-                reply: None,
-                back,
-            });
-            if acceptance {
-                queue.acceptances.push_back(job)
-            } else {
-                queue.others.push_back(job)
-            }
+            let job = Box::new(Queued { sentence, reply: None, back });
+            if acceptance { queue.acceptances.push_back(job) } else { queue.others.push_back(job) }
         }
         self.0.arrived.notify_one();
         answer.await.unwrap_or(Err(StoreError::Closed))
@@ -147,25 +139,9 @@ impl Writer {
         limit: usize,
     ) -> Result<(Writer, WriterHandle), StoreError> {
         let directory = dsl::run(queries::directory(&mut conn))?;
-        let shared = Arc::new(Shared {
-            queue: Mutex::default(),
-            arrived: Condvar::new(),
-            limit,
-        });
+        let shared = Arc::new(Shared { queue: Mutex::default(), arrived: Condvar::new(), limit });
         let handle = WriterHandle(shared.clone());
-        Ok((
-            Writer {
-                conn,
-                clock,
-                directory,
-                counters,
-                last_stamp,
-                budget,
-                sink,
-                shared,
-            },
-            handle,
-        ))
+        Ok((Writer { conn, clock, directory, counters, last_stamp, budget, sink, shared }, handle))
     }
 
     /// Writes until the queue is closed and empty. Blocks; run it on a thread of its own.
@@ -181,11 +157,7 @@ impl Writer {
                     if queue.closed {
                         return;
                     }
-                    queue = self
-                        .shared
-                        .arrived
-                        .wait(queue)
-                        .unwrap_or_else(|poisoned| poisoned.into_inner());
+                    queue = self.shared.arrived.wait(queue).unwrap_or_else(|poisoned| poisoned.into_inner());
                 }
             };
             self.commit(group);
@@ -225,10 +197,7 @@ impl Writer {
     }
 
     fn transaction(&mut self, group: &mut [Box<dyn Job>], hints: &mut Hints) -> QueryResult<()> {
-        let (counters, stamp) = (
-            self.counters,
-            self.clock.now().max(self.last_stamp + Span::from_micros(1)),
-        );
+        let (counters, stamp) = (self.counters, self.clock.now().max(self.last_stamp + Span::from_micros(1)));
         let result = self.try_transaction(group, hints, stamp);
         match &result {
             Ok(()) => self.last_stamp = stamp,
@@ -258,10 +227,8 @@ impl Writer {
             hints,
             budget: &self.budget,
         };
-        let written = group
-            .iter_mut()
-            .try_for_each(|job| job.run(&mut tx))
-            .and_then(|()| dsl::run(queries::flush(&mut tx)));
+        let written =
+            group.iter_mut().try_for_each(|job| job.run(&mut tx)).and_then(|()| dsl::run(queries::flush(&mut tx)));
         let committed = written.and_then(|()| AnsiTransactionManager::commit_transaction(&mut self.conn));
         if committed.is_err() {
             // The error that made it fail matters more than one of rolling back.

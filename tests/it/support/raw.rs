@@ -28,10 +28,7 @@ impl RawRequest {
     /// The value of the first header of this name, in any case.
     pub fn header(&self, name: &str) -> Option<&str> {
         let lines = self.head.lines().skip(1).filter_map(|line| line.split_once(": "));
-        lines
-            .into_iter()
-            .find(|(found, _)| found.eq_ignore_ascii_case(name))
-            .map(|(_, value)| value)
+        lines.into_iter().find(|(found, _)| found.eq_ignore_ascii_case(name)).map(|(_, value)| value)
     }
 }
 
@@ -75,13 +72,7 @@ impl RawReceiver {
                 thread::spawn(move || {
                     stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
                     stream.set_nodelay(true).expect("no delay");
-                    let mut conversation = Conversation {
-                        stream,
-                        number,
-                        shared,
-
-                        ahead: Vec::new(),
-                    };
+                    let mut conversation = Conversation { stream, number, shared, ahead: Vec::new() };
                     script(&mut conversation);
                 });
             }
@@ -159,10 +150,7 @@ impl Conversation {
     pub fn request(&mut self) -> Option<RawRequest> {
         let head = self.read_head()?;
         let mut request = RawRequest { head, body: Vec::new() };
-        let length = request
-            .header("content-length")
-            .and_then(|length| length.parse().ok())
-            .unwrap_or(0);
+        let length = request.header("content-length").and_then(|length| length.parse().ok()).unwrap_or(0);
         while self.ahead.len() < length {
             self.read_more()?;
         }
@@ -173,10 +161,7 @@ impl Conversation {
 
     /// Reads the head of a request and leaves the body where it is.
     pub fn head(&mut self) -> Option<RawRequest> {
-        let request = RawRequest {
-            head: self.read_head()?,
-            body: Vec::new(),
-        };
+        let request = RawRequest { head: self.read_head()?, body: Vec::new() };
         self.shared.requests.lock().expect("requests").push(request.clone());
         Some(request)
     }

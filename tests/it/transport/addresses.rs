@@ -18,11 +18,7 @@ const PUBLIC: Ipv4Addr = Ipv4Addr::new(127, 9, 9, 9);
 /// Options under which only [`PUBLIC`] may be called.
 fn public_only(resolver: std::sync::Arc<StubResolver>) -> Options {
     let policy = AddressPolicy::new(["127.9.9.9/32".parse().expect("a network")]);
-    Options {
-        policy,
-        resolver,
-        ..Options::default()
-    }
+    Options { policy, resolver, ..Options::default() }
 }
 
 #[test]
@@ -47,19 +43,14 @@ fn c24_a_name_is_judged_by_the_address_that_is_dialled_each_time() {
                 assert_eq!(report.remote_addr, Some((public, port).into()));
                 assert_eq!(answer(report).status, 200);
             } else {
-                assert_eq!(
-                    (failure(&report).0, report.remote_addr),
-                    (ErrorKind::BlockedAddress, None)
-                );
+                assert_eq!((failure(&report).0, report.remote_addr), (ErrorKind::BlockedAddress, None));
             }
         }
         assert_eq!(resolver.asked(), ["rebind.test"; 20]);
 
         // Of a mixed answer the bad address is dropped.
         let mixed = StubResolver::new([Ok(vec![private, public])]);
-        let report = transport_with(public_only(mixed))
-            .send(request(&format!("http://mixed.test:{port}/")))
-            .await;
+        let report = transport_with(public_only(mixed)).send(request(&format!("http://mixed.test:{port}/"))).await;
         assert_eq!(report.remote_addr, Some((public, port).into()));
         assert!(inner.accept().is_err(), "nobody may have dialled 127.0.0.1");
     });
@@ -95,16 +86,9 @@ fn c26_c27_c29_literals_are_judged_like_names_and_nothing_is_told() {
             assert!(!error.contains(|one: char| one.is_ascii_digit()), "{error}");
         }
         for record in ["127.0.0.1", "::ffff:127.0.0.1", "::1", "169.254.169.254"] {
-            let transport = transport_with(Options {
-                resolver: StubResolver::fixed(&[record]),
-                ..Options::default()
-            });
+            let transport = transport_with(Options { resolver: StubResolver::fixed(&[record]), ..Options::default() });
             let report = transport.send(request(&format!("http://r.test:{port}/"))).await;
-            assert_eq!(
-                (failure(&report).0, report.remote_addr),
-                (ErrorKind::BlockedAddress, None),
-                "{record}"
-            );
+            assert_eq!((failure(&report).0, report.remote_addr), (ErrorKind::BlockedAddress, None), "{record}");
         }
         assert!(inner.accept().is_err());
     });
@@ -118,10 +102,7 @@ fn c18_a_black_hole_in_front_costs_a_head_start() {
         // A listener whose queue is full takes no further connection: the dial neither succeeds nor fails.
         let hole = BlackHole::new(port);
         let resolver = StubResolver::fixed(&[&hole.ip.to_string(), "127.0.0.1"]);
-        let transport = transport_with(Options {
-            resolver,
-            ..local_options()
-        });
+        let transport = transport_with(Options { resolver, ..local_options() });
         let start = Instant::now();
         let report = transport.send(request(&format!("http://r.test:{port}/"))).await;
         assert_eq!(report.remote_addr, Some(receiver.address()));
@@ -146,11 +127,7 @@ impl BlackHole {
         let patience = Duration::from_millis(100);
         let dial = || std::net::TcpStream::connect_timeout(&(ip, port).into(), patience).ok();
         let queued = std::iter::from_fn(dial).take(64).collect();
-        BlackHole {
-            ip,
-            _listener: listener,
-            _queued: queued,
-        }
+        BlackHole { ip, _listener: listener, _queued: queued }
     }
 }
 
@@ -160,10 +137,7 @@ fn c18_a_refusal_in_front_costs_nothing() {
         let receiver = RawReceiver::answering(OK);
         let port = receiver.address().port();
         let resolver = StubResolver::fixed(&["::1", "127.7.7.7", "127.0.0.1"]);
-        let transport = transport_with(Options {
-            resolver,
-            ..local_options()
-        });
+        let transport = transport_with(Options { resolver, ..local_options() });
         let start = Instant::now();
         answer(transport.send(request(&format!("http://r.test:{port}/"))).await);
         assert!(start.elapsed() < Duration::from_millis(250));
@@ -187,10 +161,7 @@ fn a_refused_port_is_a_connect_failure() {
 fn s5_s6_failed_lookups_are_dns_failures_or_ours() {
     on_actix(async {
         for outcome in [failure::DNS_NO_ADDRESS, failure::DNS_FAILED, failure::NO_RESOLVER] {
-            let transport = transport_with(Options {
-                resolver: StubResolver::new([Err(outcome)]),
-                ..local_options()
-            });
+            let transport = transport_with(Options { resolver: StubResolver::new([Err(outcome)]), ..local_options() });
             let report = transport.send(request("http://r.test/")).await;
             assert_eq!(report.finding, Finding::from(outcome));
             assert!(report.timing.dns.is_some() && report.remote_addr.is_none());
@@ -202,9 +173,7 @@ fn s5_s6_failed_lookups_are_dns_failures_or_ours() {
 fn the_hosts_file_is_honoured() {
     on_actix(async {
         let receiver = RawReceiver::answering(OK);
-        let report = transport()
-            .send(request(&format!("http://localhost:{}/", receiver.address().port())))
-            .await;
+        let report = transport().send(request(&format!("http://localhost:{}/", receiver.address().port()))).await;
         assert!(report.timing.dns.is_some());
         assert_eq!(answer(report).status, 200);
     });

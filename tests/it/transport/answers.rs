@@ -13,11 +13,7 @@ use crate::support::raw::RawReceiver;
 /// Sends one request; returns its answer's status, excerpt and whether that was cut.
 async fn ask(transport: &dyn Transport, request: Request) -> (u16, String, bool) {
     let answer = answer(transport.send(request).await);
-    (
-        answer.status,
-        String::from_utf8_lossy(&answer.excerpt).into_owned(),
-        answer.excerpt_truncated,
-    )
+    (answer.status, String::from_utf8_lossy(&answer.excerpt).into_owned(), answer.excerpt_truncated)
 }
 
 /// An answer, then another request to the same receiver, which must be answered alike: nothing of the first may leak.
@@ -31,10 +27,7 @@ async fn twice(receiver: &RawReceiver) -> (u16, String, bool) {
 #[test]
 fn c01_a_body_without_length_is_read_to_the_close_and_the_next_request_is_unharmed() {
     on_actix(async {
-        for head in [
-            "HTTP/1.1 500 Oops\r\nConnection: close\r\n\r\n",
-            "HTTP/1.1 500 Oops\r\n\r\n",
-        ] {
+        for head in ["HTTP/1.1 500 Oops\r\nConnection: close\r\n\r\n", "HTTP/1.1 500 Oops\r\n\r\n"] {
             let receiver = RawReceiver::answering_once(format!("{head}quota exceeded"));
             assert_eq!(twice(&receiver).await, (500, "quota exceeded".into(), false));
             assert_eq!(receiver.connections(), 2);
@@ -57,10 +50,7 @@ fn c02_an_answer_that_comes_before_the_body_is_read() {
                 conversation.head();
                 conversation.write(response.as_bytes());
             });
-            let request = Request {
-                body: Bytes::from(vec![b'x'; 8 << 20]),
-                ..request(&receiver.url("/"))
-            };
+            let request = Request { body: Bytes::from(vec![b'x'; 8 << 20]), ..request(&receiver.url("/")) };
             let report = transport().send(request).await;
             let answer = answer(report);
             assert_eq!(line.split(' ').next(), Some(&*answer.status.to_string()));
@@ -75,16 +65,9 @@ fn c02_a_connection_that_breaks_without_an_answer_is_a_reset() {
         let receiver = RawReceiver::scripted(|conversation| {
             conversation.head();
         });
-        let request = Request {
-            body: Bytes::from(vec![b'x'; 8 << 20]),
-            ..request(&receiver.url("/"))
-        };
+        let request = Request { body: Bytes::from(vec![b'x'; 8 << 20]), ..request(&receiver.url("/")) };
         assert_eq!(failure(&transport().send(request).await).0, ErrorKind::Reset);
-        assert_eq!(
-            receiver.connections(),
-            1,
-            "a fresh connection's failure is the receiver's"
-        );
+        assert_eq!(receiver.connections(), 1, "a fresh connection's failure is the receiver's");
     });
 }
 
@@ -138,35 +121,22 @@ fn c14_bytes_beyond_ascii_in_headers_are_let_pass() {
             b"HTTP/1.1 200 OK\r\nX-A: caf\xe9\r\nLocation: \xff\xfe\r\nRetry-After: \xa0\r\nServer: ".to_vec();
         response.extend([b'x'; 60_000]);
         response.extend(b"\r\nContent-Length: 2\r\n\r\nok");
-        let answer = answer(
-            transport()
-                .send(request(&RawReceiver::answering(response).url("/")))
-                .await,
-        );
-        assert_eq!(
-            (answer.status, answer.retry_after, &answer.excerpt[..]),
-            (200, None, &b"ok"[..])
-        );
+        let answer = answer(transport().send(request(&RawReceiver::answering(response).url("/"))).await);
+        assert_eq!((answer.status, answer.retry_after, &answer.excerpt[..]), (200, None, &b"ok"[..]));
     });
 }
 
 #[test]
 fn c12_c13_a_long_body_is_cut_and_its_connection_dropped() {
     on_actix(async {
-        let sized = format!(
-            "HTTP/1.1 200 OK\r\nContent-Length: 3000000\r\n\r\n{}",
-            "x".repeat(3_000_000)
-        );
+        let sized = format!("HTTP/1.1 200 OK\r\nContent-Length: 3000000\r\n\r\n{}", "x".repeat(3_000_000));
         let endless = |conversation: &mut crate::support::raw::Conversation| {
             conversation.request();
             conversation.write(b"HTTP/1.1 500 Oops\r\nTransfer-Encoding: chunked\r\n\r\n");
             let chunk = format!("10000\r\n{}\r\n", "y".repeat(0x10000));
             while conversation.write(chunk.as_bytes()) {}
         };
-        assert_eq!(
-            twice(&RawReceiver::answering_once(sized)).await,
-            (200, "x".repeat(1024), true)
-        );
+        assert_eq!(twice(&RawReceiver::answering_once(sized)).await, (200, "x".repeat(1024), true));
         let endless = RawReceiver::scripted(endless);
         assert_eq!(twice(&endless).await, (500, "y".repeat(1024), true));
         assert_eq!(endless.connections(), 2);
@@ -179,10 +149,7 @@ fn c10_a_coded_body_is_kept_as_it_came() {
         for coding in ["gzip", "deflate", "x-unknown", "br, gzip"] {
             let response =
                 format!("HTTP/1.1 200 OK\r\nContent-Encoding: {coding}\r\nContent-Length: 8\r\n\r\nnot gzip");
-            assert_eq!(
-                twice(&RawReceiver::answering(response)).await,
-                (200, "not gzip".into(), false)
-            );
+            assert_eq!(twice(&RawReceiver::answering(response)).await, (200, "not gzip".into(), false));
         }
     });
 }
@@ -192,12 +159,8 @@ fn c15_redirects_are_answers_and_never_followed() {
     on_actix(async {
         let elsewhere = RawReceiver::answering("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
         for status in [301, 302, 303, 307, 308] {
-            for location in [
-                elsewhere.url("/"),
-                format!("//{}/", elsewhere.address()),
-                "/there".into(),
-                String::new(),
-            ] {
+            for location in [elsewhere.url("/"), format!("//{}/", elsewhere.address()), "/there".into(), String::new()]
+            {
                 let response = format!("HTTP/1.1 {status} -\r\nLocation: {location}\r\nContent-Length: 0\r\n\r\n");
                 let receiver = RawReceiver::answering(response);
                 assert_eq!(ask(&*transport(), request(&receiver.url("/"))).await.0, status);
@@ -233,9 +196,7 @@ fn a_head_that_breaks_off_is_a_reset_and_noise_a_protocol_failure() {
             ("SSH-2.0-OpenSSH_9.6\r\n", ErrorKind::Protocol),
             ("HTTP/1.1 OK\r\n\r\n", ErrorKind::Protocol),
         ] {
-            let report = transport()
-                .send(request(&RawReceiver::answering_once(bytes).url("/")))
-                .await;
+            let report = transport().send(request(&RawReceiver::answering_once(bytes).url("/"))).await;
             assert_eq!(failure(&report).0, kind, "{bytes}");
         }
     });

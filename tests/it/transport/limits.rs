@@ -26,18 +26,12 @@ impl Resolve for Silent {
 }
 
 fn silent_dns() -> Options {
-    Options {
-        resolver: Arc::new(Silent),
-        ..local_options()
-    }
+    Options { resolver: Arc::new(Silent), ..local_options() }
 }
 
 /// A request with a timeout of so many milliseconds.
 fn hasty(url: &str, millis: u64) -> Request {
-    Request {
-        timeout: Span::from_millis(millis),
-        ..request(url)
-    }
+    Request { timeout: Span::from_millis(millis), ..request(url) }
 }
 
 #[test]
@@ -58,11 +52,7 @@ fn s4_the_timeout_runs_over_every_phase() {
         ] {
             let report = transport_with(options).send(hasty(url, 300)).await;
             assert_eq!(failure(&report).0, ErrorKind::Timeout, "{url}");
-            assert!(
-                (300..2_000).contains(&report.took.as_millis()),
-                "{url}: {:?}",
-                report.took
-            );
+            assert!((300..2_000).contains(&report.took.as_millis()), "{url}: {:?}", report.took);
             assert_eq!(report.timing.first_byte, None);
         }
     });
@@ -92,20 +82,13 @@ fn c07_the_body_has_two_seconds_and_decides_nothing() {
         let (reports, mute) = tokio::join!(slow_ones, others);
         assert!((Duration::from_secs(2)..Duration::from_secs(4)).contains(&start.elapsed()));
         for report in reports {
-            assert!(
-                report.took < Span::SECOND,
-                "the attempt ends with the head: {:?}",
-                report.took
-            );
+            assert!(report.took < Span::SECOND, "the attempt ends with the head: {:?}", report.took);
             let answer = answer(report);
             assert_eq!((answer.status, answer.excerpt_truncated), (200, true));
             assert!(!answer.excerpt.is_empty());
         }
         let mute = answer(mute);
-        assert_eq!(
-            (mute.status, &mute.excerpt[..], mute.excerpt_truncated),
-            (500, &b"abc"[..], true)
-        );
+        assert_eq!((mute.status, &mute.excerpt[..], mute.excerpt_truncated), (500, &b"abc"[..], true));
     });
 }
 
@@ -141,18 +124,9 @@ fn c19_lookups_beyond_the_cap_are_put_off_and_suspects_have_a_lane_of_their_own(
         let factory = AwcFactory::new(silent_dns()).expect("no roots");
         tokio::time::pause();
         let transports: Vec<_> = (0..=MAX_LOOKUPS).map(|_| factory.open()).collect();
-        let send_all = || {
-            join_all(
-                transports
-                    .iter()
-                    .map(|transport| transport.send(request("http://r.test/"))),
-            )
-        };
+        let send_all = || join_all(transports.iter().map(|transport| transport.send(request("http://r.test/"))));
         let count = |reports: &[posthaste::domain::attempt::Report], failure| {
-            reports
-                .iter()
-                .filter(|report| report.finding == Finding::from(failure))
-                .count()
+            reports.iter().filter(|report| report.finding == Finding::from(failure)).count()
         };
         let reports = send_all().await;
         assert_eq!(count(&reports, failure::DNS_TIMEOUT), MAX_LOOKUPS);

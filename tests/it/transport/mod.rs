@@ -29,10 +29,7 @@ pub fn on_actix<T>(test: impl Future<Output = T>) -> T {
 /// Options that let receivers on this machine be called.
 pub fn local_options() -> Options {
     let allow = ["127.0.0.0/8", "::1/128"].map(|net| net.parse().expect("a network"));
-    Options {
-        policy: AddressPolicy::new(allow),
-        ..Options::default()
-    }
+    Options { policy: AddressPolicy::new(allow), ..Options::default() }
 }
 
 /// A transport with these options.
@@ -49,10 +46,7 @@ pub fn transport() -> Box<dyn Transport> {
 pub fn request(url: &str) -> Request {
     Request {
         url: Arc::from(url),
-        headers: vec![
-            ("Content-Type".into(), "application/json".into()),
-            ("X-Event".into(), "order.paid".into()),
-        ],
+        headers: vec![("Content-Type".into(), "application/json".into()), ("X-Event".into(), "order.paid".into())],
         body: Bytes::from_static(b"{\"id\":\"evt_1\"}"),
         timeout: Span::from_secs(10),
     }
@@ -86,10 +80,7 @@ impl StubResolver {
     pub fn new(answers: impl IntoIterator<Item = Result<Vec<IpAddr>, Failure>>) -> Arc<StubResolver> {
         let mut answers: Vec<_> = answers.into_iter().collect();
         answers.reverse();
-        Arc::new(StubResolver {
-            answers: Mutex::new(answers),
-            asked: Mutex::default(),
-        })
+        Arc::new(StubResolver { answers: Mutex::new(answers), asked: Mutex::default() })
     }
 
     /// Always these addresses.
@@ -106,11 +97,7 @@ impl Resolve for StubResolver {
     fn resolve<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Vec<IpAddr>, Failure>> {
         self.asked.lock().expect("asked").push(name.to_owned());
         let mut answers = self.answers.lock().expect("answers");
-        let answer = if answers.len() > 1 {
-            answers.pop()
-        } else {
-            answers.last().cloned()
-        };
+        let answer = if answers.len() > 1 { answers.pop() } else { answers.last().cloned() };
         async move { answer.expect("an answer") }.boxed()
     }
 }

@@ -99,10 +99,7 @@ fn c04_a_reused_connection_that_dies_under_the_request_is_replaced_at_once() {
             });
             let transport = transport();
             for _ in 0..6 {
-                let request = Request {
-                    body: Bytes::from(vec![b'x'; size]),
-                    ..request(&receiver.url("/"))
-                };
+                let request = Request { body: Bytes::from(vec![b'x'; size]), ..request(&receiver.url("/")) };
                 assert_eq!(answer(transport.send(request).await).status, 200);
             }
             assert_eq!(receiver.connections(), 6);

@@ -42,10 +42,7 @@ impl Authority {
         change(&mut params);
         let key = KeyPair::generate().expect("a key");
         let certificate = params.signed_by(&key, &self.0).expect("a certificate");
-        TlsReceiver::start(
-            certificate.der().clone(),
-            PrivateKeyDer::try_from(key.serialize_der()).expect("a key"),
-        )
+        TlsReceiver::start(certificate.der().clone(), PrivateKeyDer::try_from(key.serialize_der()).expect("a key"))
     }
 }
 
@@ -60,13 +57,8 @@ impl TlsReceiver {
     fn start(certificate: CertificateDer<'static>, key: PrivateKeyDer<'static>) -> TlsReceiver {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = rustls::ServerConfig::builder_with_provider(provider);
-        let builder = builder
-            .with_safe_default_protocol_versions()
-            .expect("versions")
-            .with_no_client_auth();
-        let mut config = builder
-            .with_single_cert(vec![certificate], key)
-            .expect("a matching key");
+        let builder = builder.with_safe_default_protocol_versions().expect("versions").with_no_client_auth();
+        let mut config = builder.with_single_cert(vec![certificate], key).expect("a matching key");
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         let config = Arc::new(config);
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -76,10 +68,7 @@ impl TlsReceiver {
             for stream in listener.incoming().flatten() {
                 let connection = rustls::ServerConnection::new(Arc::clone(&config)).expect("a connection");
                 let mut stream = rustls::StreamOwned::new(connection, stream);
-                stream
-                    .sock
-                    .set_read_timeout(Some(Duration::from_secs(5)))
-                    .expect("a timeout");
+                stream.sock.set_read_timeout(Some(Duration::from_secs(5))).expect("a timeout");
                 // A client that does not like our certificate leaves here.
                 let Ok(1..) = stream.read(&mut [0; 4096]) else { continue };
                 let sni = stream.conn.server_name().map(str::to_owned);
@@ -88,10 +77,7 @@ impl TlsReceiver {
                     return;
                 }
                 // The requests of these tests come in one record.
-                while stream
-                    .write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
-                    .is_ok()
-                {
+                while stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").is_ok() {
                     let Ok(1..) = stream.read(&mut [0; 4096]) else { break };
                 }
             }
@@ -107,11 +93,7 @@ impl TlsReceiver {
 /// Options that trust the authority and resolve every name to this machine.
 fn trusting(authority: &Authority) -> Options {
     let resolver = StubResolver::fixed(&["127.0.0.1"]);
-    Options {
-        extra_roots: vec![authority.root()],
-        resolver,
-        ..local_options()
-    }
+    Options { extra_roots: vec![authority.root()], resolver, ..local_options() }
 }
 
 #[test]
@@ -119,22 +101,12 @@ fn c22_the_dot_is_not_in_sni_and_an_address_sends_none() {
     on_actix(async {
         let authority = Authority::new("ours");
         let receiver = authority.server(&["r.test", "127.0.0.1"], |_| ());
-        for (host, sni) in [
-            ("r.test", Some("r.test")),
-            ("r.test.", Some("r.test")),
-            ("127.0.0.1", None),
-        ] {
-            let report = transport_with(trusting(&authority))
-                .send(request(&receiver.url(host)))
-                .await;
+        for (host, sni) in [("r.test", Some("r.test")), ("r.test.", Some("r.test")), ("127.0.0.1", None)] {
+            let report = transport_with(trusting(&authority)).send(request(&receiver.url(host))).await;
             assert!(report.timing.tls.is_some() && report.timing.connect.is_some());
             assert_eq!(&answer(report).excerpt[..], b"ok");
             let (seen, alpn) = receiver.hellos.recv().expect("a hello");
-            assert_eq!(
-                (seen.as_deref(), alpn.as_deref()),
-                (sni, Some(&b"http/1.1"[..])),
-                "{host}"
-            );
+            assert_eq!((seen.as_deref(), alpn.as_deref()), (sni, Some(&b"http/1.1"[..])), "{host}");
         }
     });
 }
@@ -166,9 +138,7 @@ fn c22_bad_certificates_are_named_tls_failures() {
             (authority.server(&["r.test"], early), "not valid yet"),
             (authority.server(&["other.test"], |_| ()), "another host"),
         ] {
-            let report = transport_with(trusting(&authority))
-                .send(request(&receiver.url("r.test")))
-                .await;
+            let report = transport_with(trusting(&authority)).send(request(&receiver.url("r.test"))).await;
             let (kind, error) = failure(&report);
             assert_eq!(kind, ErrorKind::Tls);
             assert!(error.contains(wording), "{error}, not {wording}");

@@ -191,11 +191,7 @@ fn metadata_addresses_must_be_named() {
 fn literals_are_judged_before_anything_is_dialled() {
     let check = |url: &str, allowed: bool| {
         let url = TargetUrl::parse(url, false).unwrap();
-        assert_eq!(
-            AddressPolicy::default().judge_literal(&url).is_allowed(),
-            allowed,
-            "{url}"
-        );
+        assert_eq!(AddressPolicy::default().judge_literal(&url).is_allowed(), allowed, "{url}");
     };
     for host in [
         "2130706433",
@@ -220,17 +216,7 @@ fn literals_are_judged_before_anything_is_dialled() {
 
 #[test]
 fn entries_are_networks_or_addresses() {
-    for bad in [
-        "",
-        "hooks.lan",
-        "10.0.0.0/33",
-        "10.0.0/8",
-        "::/129",
-        "10.0.0.0/",
-        "10.0.0.0/-1",
-        "127.1",
-        " ::1",
-    ] {
+    for bad in ["", "hooks.lan", "10.0.0.0/33", "10.0.0/8", "::/129", "10.0.0.0/", "10.0.0.0/-1", "127.1", " ::1"] {
         assert!(AddressPolicy::parse_entry(bad).is_err(), "{bad:?}");
     }
 }

@@ -2,6 +2,8 @@
 #![forbid(unsafe_code)]
 
 pub mod clock;
+pub mod config;
 pub mod domain;
+pub mod engine;
 pub mod store;
 pub mod transport;

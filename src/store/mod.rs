@@ -33,8 +33,9 @@ use crate::clock::Clock;
 use crate::domain::content::{ByteBudget, Content};
 use crate::domain::dispatcher::{Batch, Loaded};
 use crate::domain::health::Health;
-use crate::domain::ids::{DeliveryNo, EndpointNo, EventNo};
-use change::ReleaseSpared;
+use crate::domain::ids::{DeliveryNo, EndpointNo, EventNo, TenantNo};
+use crate::domain::notice::Notice;
+use change::{ReleaseSpared, Tell};
 use endpoint_record::EndpointRecord;
 use error::StoreError;
 use hint::HintSink;
@@ -42,6 +43,9 @@ use load::{LoadContents, LoadEndpoint, LoadWindow, Needed, NeededBy};
 use record::{Record, Recorded};
 use sentence::{Question, Sentence};
 pub use vault::{Vault, WrongKey};
+
+/// The tenant that exists from the start.
+pub const DEFAULT_TENANT: TenantNo = TenantNo(1);
 
 /// An endpoint as its actor needs it.
 #[derive(Clone, Debug)]
@@ -68,6 +72,8 @@ pub trait Queue: Send + Sync {
     async fn record(&self, batch: Batch) -> Result<Recorded, StoreError>;
     /// Gives deliveries up to the cut that spared them.
     async fn release(&self, deliveries: Vec<DeliveryNo>) -> Result<(), StoreError>;
+    /// Tells the installation's operators something.
+    async fn tell_operators(&self, notice: Notice) -> Result<(), StoreError>;
     /// The endpoints whose actors are needed.
     async fn needed_by(&self, question: NeededBy) -> Result<Vec<Needed>, StoreError>;
 }
@@ -191,6 +197,11 @@ impl Queue for Store {
 
     async fn release(&self, deliveries: Vec<DeliveryNo>) -> Result<(), StoreError> {
         self.write(ReleaseSpared(deliveries)).await
+    }
+
+    async fn tell_operators(&self, notice: Notice) -> Result<(), StoreError> {
+        // Operators read the default tenant's inbox.
+        self.write(Tell { tenant: DEFAULT_TENANT, notice, now: self.0.clock.now() }).await
     }
 
     async fn needed_by(&self, question: NeededBy) -> Result<Vec<Needed>, StoreError> {

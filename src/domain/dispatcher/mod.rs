@@ -326,6 +326,12 @@ impl Dispatcher {
         }
     }
 
+    /// An attempt could not start for a fault of ours (its event could not be read): again after a while (S6).
+    pub fn not_started(&mut self, no: DeliveryNo, now: Timestamp) {
+        self.local_fault.failed(now);
+        self.withdraw(no);
+    }
+
     /// Puts a delivery back that was taken out of its line, or gives it up to a cut.
     fn give_back(&mut self, delivery: Waiting) {
         if self.reload != Reload::No {

@@ -99,19 +99,21 @@ impl Dispatcher {
     }
 
     /// The batch is committed. `skipped`: some of its results no longer belonged to their rows and were left out.
-    pub fn recorded(&mut self, skipped: bool) {
-        let Some(results) = self.recording.take() else { return };
+    /// Returns the results.
+    pub fn recorded(&mut self, skipped: bool) -> Vec<(Ended, Verdict)> {
+        let Some(results) = self.recording.take() else { return Vec::new() };
         self.store_fault.succeeded();
         let disabled = results.iter().any(|(_, verdict)| verdict.disable.is_some());
         self.committed.health += 1;
         self.committed.endpoint += i64::from(disabled);
         self.stale |= skipped;
-        for (ended, verdict) in results {
+        for (ended, verdict) in &results {
             self.touch(ended.delivery.no);
             if let Next::Retry { due_at, .. } = verdict.next {
-                self.admit(after_failure(ended.delivery, due_at, verdict.probed_at));
+                self.admit(after_failure(&ended.delivery, due_at, verdict.probed_at));
             }
         }
+        results
     }
 
     /// The store did not take the batch, or it is not known whether it did. Nothing starts until it has (S1).
@@ -180,7 +182,7 @@ impl Dispatcher {
 }
 
 /// The delivery as it waits after a failed attempt.
-fn after_failure(delivery: Waiting, due_at: Timestamp, probed_at: Option<Timestamp>) -> Waiting {
+fn after_failure(delivery: &Waiting, due_at: Timestamp, probed_at: Option<Timestamp>) -> Waiting {
     Waiting {
         line: Line::Retry,
         order_at: due_at,
@@ -189,6 +191,6 @@ fn after_failure(delivery: Waiting, due_at: Timestamp, probed_at: Option<Timesta
         attempts_total: delivery.attempts_total + 1,
         probed_at: probed_at.or(delivery.probed_at),
         content: None,
-        ..delivery
+        ..delivery.clone()
     }
 }

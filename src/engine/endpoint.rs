@@ -1,0 +1,565 @@
+//! One endpoint as an actor: carries out what its dispatcher decides, and brings it the results.
+//!
+//! ```text
+//!  built ──read──▶ awake ──(idle, nothing due within a minute, supervisor agrees)──▶ gone
+//!                    │ every message: tell the dispatcher, take a turn, re-arm the one timer
+//!                    └ panic: its attempts are aborted, the supervisor builds a new one from the rows
+//! ```
+
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix::prelude::*;
+
+use super::making::{self, Making, Order};
+use super::messages::*;
+use super::supervisor::Supervisor;
+use super::{Env, Live, story};
+use crate::domain::content::Content;
+use crate::domain::dispatcher::{Dispatcher, Effect, Limits, Reloaded, Room, Start};
+use crate::domain::egress::WayOut;
+use crate::domain::ids::{DeliveryNo, EndpointNo, EventNo};
+use crate::domain::notice::Notice;
+use crate::domain::time::{Span, Timestamp};
+use crate::store::endpoint_record::EndpointRecord;
+use crate::store::error::StoreError;
+use crate::store::load::LoadWindow;
+use crate::store::record::Recorded;
+use crate::transport::Transport;
+
+/// An actor without work stays so long before it asks to go: real time.
+const LINGER: Span = Span::from_secs(15);
+/// It goes only if its next work is further away: the sweeper looks ahead less far.
+const FAR: Span = Span::from_secs(60);
+/// Judged attempts that may wait for their commit.
+const UNRECORDED: usize = 256;
+/// Events of deliveries due later than this are not kept in memory (real time).
+const KEEP_CONTENT: Span = Span::from_secs(2);
+
+pub struct EndpointActor {
+    endpoint: EndpointNo,
+    env: Arc<Env>,
+    supervisor: Addr<Supervisor>,
+    transport: Rc<dyn Transport>,
+    /// Attempts on the wire; dropping one aborts it.
+    making: HashMap<DeliveryNo, Making>,
+    /// Attempts that wait for their event to be read.
+    unread: HashMap<EventNo, Start>,
+    /// Of those, the ones not yet asked for.
+    to_read: Vec<EventNo>,
+    brain: Brain,
+    timer: Option<(Timestamp, SpawnHandle)>,
+    /// So many of the attempts on the wire are older than a second.
+    slow: usize,
+    /// Since when there has been nothing to do.
+    idle_since: Option<Timestamp>,
+    asked_to_leave: bool,
+    /// Messages heard from the supervisor.
+    heard: u64,
+    draining: Option<tokio::sync::oneshot::Sender<()>>,
+    drained: bool,
+    queued_at_gate: bool,
+    /// Last, so that it is dropped after the attempts: tells the supervisor that this incarnation is gone.
+    obituary: Obituary,
+}
+
+/// The dispatcher, once its endpoint was read; what came in before waits for it.
+enum Brain {
+    Asleep(Early),
+    Awake { dispatcher: Box<Dispatcher>, record: Arc<EndpointRecord> },
+}
+
+/// What came in before the endpoint was read. Nothing of this incarnation is on the wire then.
+#[derive(Default)]
+struct Early {
+    locks: Vec<DeliveryNo>,
+    frozen: bool,
+    changed: bool,
+    failures: u32,
+}
+
+/// Tells the supervisor, however the actor ends: a panic, a stop, the last address dropped.
+struct Obituary {
+    endpoint: EndpointNo,
+    incarnation: u64,
+    supervisor: Addr<Supervisor>,
+}
+
+impl Drop for Obituary {
+    fn drop(&mut self) {
+        tell_actor(&self.supervisor, Died { endpoint: self.endpoint, incarnation: self.incarnation });
+    }
+}
+
+impl EndpointActor {
+    /// An actor for `endpoint`; made on the thread that it lives on.
+    pub fn new(endpoint: EndpointNo, incarnation: u64, env: Arc<Env>, supervisor: Addr<Supervisor>) -> EndpointActor {
+        EndpointActor {
+            endpoint,
+            transport: Rc::from(env.transports.open()),
+            obituary: Obituary { endpoint, incarnation, supervisor: supervisor.clone() },
+            env,
+            supervisor,
+            making: HashMap::new(),
+            unread: HashMap::new(),
+            to_read: Vec::new(),
+            brain: Brain::Asleep(Early::default()),
+            timer: None,
+            slow: 0,
+            idle_since: None,
+            asked_to_leave: false,
+            heard: 0,
+            draining: None,
+            drained: false,
+            queued_at_gate: false,
+        }
+    }
+
+    fn dispatcher(&mut self) -> Option<&mut Dispatcher> {
+        match &mut self.brain {
+            Brain::Asleep(_) => None,
+            Brain::Awake { dispatcher, .. } => Some(dispatcher),
+        }
+    }
+
+    /// Reads the endpoint, for the first time or again.
+    fn read_endpoint(&self, positions: Vec<DeliveryNo>, ctx: &Context<Self>) {
+        let (queue, endpoint, me) = (self.env.queue.clone(), self.endpoint, ctx.address());
+        tokio::task::spawn_local(async move {
+            let answer = queue.endpoint(endpoint, positions).await;
+            tell_actor(&me, EndpointRead(answer.map(|owned| owned.map(Box::new))));
+        });
+    }
+
+    /// Has the dispatcher decide and carries out what it decides. The end of every handler.
+    fn turn(&mut self, ctx: &mut Context<Self>) {
+        let now = self.env.clock.now();
+        let starts = if self.draining.is_some() || self.drained { 0 } else { self.env.gate.room(self.slow > 0) };
+        let Some(dispatcher) = self.dispatcher() else { return };
+        let effects = dispatcher.pump(now, Room { starts, rate: None });
+        for effect in effects {
+            self.carry_out(effect, ctx);
+        }
+        self.read_contents(ctx);
+        self.settle(now, starts, ctx);
+    }
+
+    fn carry_out(&mut self, effect: Effect, ctx: &mut Context<Self>) {
+        let (queue, me) = (self.env.queue.clone(), ctx.address());
+        match effect {
+            Effect::Start(start) => self.start(start, me),
+            Effect::Record(batch) => {
+                tokio::task::spawn_local(async move { tell_actor(&me, BatchWritten(queue.record(batch).await)) });
+            }
+            Effect::Load { limit } => {
+                let Some(dispatcher) = self.dispatcher() else { return };
+                let cut = dispatcher.endpoint().cut;
+                let window = LoadWindow { endpoint: self.endpoint, cut, limit };
+                tokio::task::spawn_local(async move { tell_actor(&me, WindowRead(queue.window(window).await)) });
+            }
+            Effect::Reload { unrecorded } => self.read_endpoint(unrecorded, ctx),
+            Effect::Pace(attempts) => {
+                tell_actor(&self.supervisor, WantPace { endpoint: self.endpoint, attempts });
+            }
+            Effect::Release(deliveries) => {
+                // If the store refuses, the next start of the process does it.
+                tokio::task::spawn_local(async move {
+                    if let Err(error) = queue.release(deliveries).await {
+                        log::warn!("cut deliveries stay spared until the next start: {error}");
+                    }
+                });
+            }
+        }
+    }
+
+    fn start(&mut self, start: Start, me: Addr<Self>) {
+        match start.delivery.content.clone() {
+            Some(content) => self.send(start, content, me),
+            None => {
+                self.to_read.push(start.delivery.event);
+                self.unread.insert(start.delivery.event, start);
+            }
+        }
+    }
+
+    fn send(&mut self, start: Start, content: Arc<Content>, me: Addr<Self>) {
+        let Brain::Awake { dispatcher, record } = &mut self.brain else { return };
+        let no = start.delivery.no;
+        if !dispatcher.may_begin() {
+            dispatcher.withdraw(no);
+            return;
+        }
+        log::debug!(
+            "attempt {} of {} (run {}) for {} begins",
+            start.delivery.attempt + 1,
+            start.delivery.id(),
+            start.delivery.run,
+            record.id,
+        );
+        let timeout = dispatcher.endpoint().policy.timeout;
+        let order =
+            Order { record: record.clone(), delivery: start.delivery, content, trigger: start.trigger, timeout };
+        self.making.insert(no, making::make(&self.env, &self.transport, order, me));
+    }
+
+    /// Asks the store for the events of attempts that are to start.
+    fn read_contents(&mut self, ctx: &Context<Self>) {
+        if self.to_read.is_empty() {
+            return;
+        }
+        let asked = std::mem::take(&mut self.to_read);
+        let (queue, me) = (self.env.queue.clone(), ctx.address());
+        tokio::task::spawn_local(async move {
+            let contents = queue.contents(asked.clone()).await;
+            tell_actor(&me, ContentsRead { asked, contents });
+        });
+    }
+
+    /// After a turn: the timer, the gate, the drain, the wish to leave.
+    fn settle(&mut self, now: Timestamp, starts: usize, ctx: &mut Context<Self>) {
+        let Brain::Awake { dispatcher, .. } = &mut self.brain else { return };
+        if dispatcher.is_drained()
+            && let Some(back) = self.draining.take()
+        {
+            self.drained = true;
+            let _ = back.send(());
+        }
+        let due = dispatcher.next_start(now);
+        if starts == 0 && !self.drained && self.draining.is_none() && due.is_some_and(|due| due <= now) {
+            if !std::mem::replace(&mut self.queued_at_gate, true) {
+                self.env.gate.wait(ctx.address().recipient());
+            }
+        }
+        let far = |at: Timestamp| at > now + self.env.clock.engine_span(FAR);
+        let rests = dispatcher.is_idle() && due.is_none_or(far) || dispatcher.is_gone();
+        let leave_at = if rests {
+            let since = *self.idle_since.get_or_insert(now);
+            Some(since + self.env.clock.engine_span(LINGER))
+        } else {
+            self.idle_since = None;
+            None
+        };
+        if leave_at.is_some_and(|at| at <= now) && !self.asked_to_leave {
+            self.asked_to_leave = true;
+            let message =
+                AskLeave { endpoint: self.endpoint, incarnation: self.obituary.incarnation, heard: self.heard };
+            tell_actor(&self.supervisor, message);
+        }
+        let wake_at = dispatcher.wake_at(now).into_iter().chain(leave_at.filter(|&at| at > now)).min();
+        self.arm(wake_at, ctx);
+    }
+
+    /// The one timer. Re-armed only when its instant changes.
+    fn arm(&mut self, wake_at: Option<Timestamp>, ctx: &mut Context<Self>) {
+        if self.timer.as_ref().map(|timer| timer.0) == wake_at {
+            return;
+        }
+        if let Some((_, handle)) = self.timer.take() {
+            ctx.cancel_future(handle);
+        }
+        if let Some(at) = wake_at {
+            // A sleep of years is a sleep of a day, looked at again.
+            let sleep = self.env.clock.real_until(at).min(Duration::from_secs(86_400));
+            #[allow(clippy::disallowed_methods)] // the one re-arm
+            let handle = ctx.run_later(sleep, |actor, ctx| {
+                actor.timer = None;
+                actor.turn(ctx);
+            });
+            self.timer = Some((at, handle));
+        }
+    }
+
+    fn ended(&mut self, message: AttemptEnded) {
+        self.making.remove(&message.delivery);
+        let AttemptEnded { delivery, attempt, wall_secs, slow } = message;
+        self.slow = self.slow.saturating_sub(usize::from(slow));
+        let way = self.way_out(&attempt);
+        let draw = self.env.clock.draw();
+        let Some(dispatcher) = self.dispatcher() else { return };
+        dispatcher.ended(delivery, attempt, draw, wall_secs, way.blocked);
+    }
+
+    /// Whether anything leaves the installation (S6); tells operators once if not.
+    fn way_out(&self, attempt: &crate::domain::attempt::Attempt) -> WayOut {
+        let host = host_of(&attempt.url);
+        // Real time, as the minute of the rule is.
+        let now = self.env.clock.wall();
+        let way =
+            self.env.egress.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).after(&host, &attempt.report, now);
+        if let Some((attempts, hosts)) = way.tell {
+            log::warn!("the last {attempts} attempts to {hosts} hosts all failed before an answer; no streak grows");
+            let (queue, notice) = (self.env.queue.clone(), Notice::no_egress(attempts, hosts));
+            tokio::task::spawn_local(async move {
+                if let Err(error) = queue.tell_operators(notice).await {
+                    log::warn!("operators were not told: {error}");
+                }
+            });
+        }
+        way
+    }
+
+    /// What the store said to the batch that was being written.
+    fn written(&mut self, written: Result<Recorded, StoreError>, now: Timestamp) {
+        let Some(dispatcher) = self.dispatcher() else { return };
+        match written {
+            Ok(Recorded::Done { skipped }) => {
+                let results = dispatcher.recorded(skipped);
+                results.iter().for_each(|(ended, verdict)| story::tell(dispatcher.endpoint(), ended, verdict));
+            }
+            Ok(Recorded::Outdated | Recorded::Gone) => dispatcher.outdated(),
+            Err(error) => {
+                log::warn!(
+                    "results of {} could not be recorded, nothing is sent to it until they are: {error}",
+                    dispatcher.endpoint().id
+                );
+                dispatcher.refused(now);
+            }
+        }
+    }
+
+    /// The endpoint could not be read: again after a while.
+    fn endpoint_unread(&mut self, error: StoreError, now: Timestamp, ctx: &mut Context<Self>) {
+        log::warn!("endpoint {} could not be read: {error}", self.endpoint);
+        match &mut self.brain {
+            Brain::Awake { dispatcher, .. } => dispatcher.reload_failed(now),
+            Brain::Asleep(early) => {
+                early.failures += 1;
+                let wait = Duration::from_millis(100 * u64::from(early.failures.min(50)));
+                #[allow(clippy::disallowed_methods)] // no dispatcher yet that could want the one timer
+                ctx.run_later(wait, |actor, ctx| actor.read_endpoint(Vec::new(), ctx));
+            }
+        }
+    }
+
+    /// The endpoint as it was read: the first time it wakes the dispatcher, later it is judged by.
+    fn endpoint_read(&mut self, owned: Option<Box<crate::store::Owned>>, ctx: &mut Context<Self>) {
+        let now = self.env.clock.now();
+        match (&mut self.brain, owned) {
+            (Brain::Awake { dispatcher, .. }, None) => dispatcher.reloaded(None),
+            (Brain::Awake { dispatcher, record }, Some(owned)) => {
+                let endpoint = owned.record.endpoint();
+                *record = Arc::new(owned.record);
+                let (health, health_version, positions) = (owned.health, owned.health_version, owned.positions);
+                dispatcher.reloaded(Some(Reloaded { endpoint, health, health_version, positions }));
+            }
+            (Brain::Asleep(_), None) => {
+                log::debug!("endpoint {} is deleted; its actor ends", self.endpoint);
+                ctx.stop();
+            }
+            (Brain::Asleep(early), Some(owned)) => {
+                let limits = Limits {
+                    window: self.env.settings.window,
+                    unrecorded: UNRECORDED,
+                    real_second: self.env.clock.engine_span(Span::SECOND),
+                    paced_before: self.env.started_at,
+                };
+                let endpoint = owned.record.endpoint();
+                let mut dispatcher = Dispatcher::new(endpoint, owned.health, owned.health_version, limits);
+                early.locks.iter().for_each(|&no| {
+                    let _ = dispatcher.lock(no);
+                });
+                if early.frozen {
+                    dispatcher.freeze();
+                }
+                if early.changed {
+                    dispatcher.changed();
+                }
+                dispatcher.drop_contents_after(now);
+                self.brain = Brain::Awake { dispatcher: Box::new(dispatcher), record: Arc::new(owned.record) };
+            }
+        }
+    }
+}
+
+/// The host of a URL, for telling one from another; the whole text if it has none.
+fn host_of(url: &str) -> Arc<str> {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    Arc::from(rest.split(['/', '?', '#']).next().unwrap_or(rest))
+}
+
+impl Actor for EndpointActor {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Self::Context) {
+        // Hints beyond this are refused, and the supervisor remembers that it owes us a look at the rows.
+        ctx.set_mailbox_capacity(64);
+        self.read_endpoint(Vec::new(), ctx);
+    }
+}
+
+/// Handlers that tell the dispatcher something and take a turn.
+macro_rules! hears {
+    ($($message:ident $(as $from:ident)? => |$self:ident, $ctx:ident, $pattern:pat_param| $body:block)+) => {
+        $(impl Handler<$message> for EndpointActor {
+            type Result = ();
+
+            fn handle(&mut self, message: $message, ctx: &mut Context<Self>) {
+                let ($self, $ctx, $pattern) = (self, ctx, message);
+                $($self.$from += 1;)?
+                $body
+                $self.turn($ctx);
+            }
+        })+
+    };
+}
+
+hears! {
+    Turn => |actor, _ctx, _| {
+        actor.queued_at_gate = false;
+    }
+
+    BecameSlow => |actor, _ctx, _| {
+        actor.slow += 1;
+    }
+
+    Hinted as heard => |actor, _ctx, Hinted { hint, more }| {
+        let keep_until = actor.env.clock.now() + actor.env.clock.engine_span(KEEP_CONTENT);
+        if let Some(dispatcher) = actor.dispatcher() {
+            if more {
+                dispatcher.refresh();
+            }
+            dispatcher.hint(hint.after, hint.deliveries);
+            dispatcher.drop_contents_after(keep_until);
+        }
+    }
+
+    Poke as heard => |actor, _ctx, Poke(newest)| {
+        if let Some(dispatcher) = actor.dispatcher() {
+            dispatcher.poke(newest);
+        }
+    }
+
+    Refresh as heard => |actor, _ctx, _| {
+        if let Some(dispatcher) = actor.dispatcher() {
+            dispatcher.refresh();
+        }
+    }
+
+    Paced as heard => |actor, _ctx, Paced(permits)| {
+        if let Some(dispatcher) = actor.dispatcher() {
+            dispatcher.paced(permits);
+        }
+    }
+
+    AttemptEnded => |actor, _ctx, message| {
+        actor.ended(message);
+    }
+
+    ContentsRead => |actor, ctx, ContentsRead { asked, contents }| {
+        let now = actor.env.clock.now();
+        if let Err(error) = &contents {
+            log::warn!("events of {} attempts could not be read: {error}", asked.len());
+        }
+        let mut contents: HashMap<EventNo, Arc<Content>> =
+            contents.unwrap_or_default().into_iter().map(|(no, content)| (no, Arc::new(content))).collect();
+        for event in asked {
+            let Some(start) = actor.unread.remove(&event) else { continue };
+            match (contents.remove(&event), actor.dispatcher()) {
+                (Some(content), _) => actor.send(start, content, ctx.address()),
+                (None, Some(dispatcher)) => dispatcher.not_started(start.delivery.no, now),
+                (None, None) => {}
+            }
+        }
+    }
+
+    BatchWritten => |actor, _ctx, BatchWritten(written)| {
+        let now = actor.env.clock.now();
+        actor.written(written, now);
+    }
+
+    WindowRead => |actor, _ctx, WindowRead(rows)| {
+        let now = actor.env.clock.now();
+        if let Some(dispatcher) = actor.dispatcher() {
+            match rows {
+                Ok(rows) => dispatcher.loaded(rows),
+                Err(error) => {
+                    log::warn!("the queue of {} could not be read: {error}", dispatcher.endpoint().id);
+                    dispatcher.load_failed(now);
+                }
+            }
+        }
+    }
+
+    EndpointRead => |actor, ctx, EndpointRead(answer)| {
+        let now = actor.env.clock.now();
+        match answer {
+            Ok(owned) => actor.endpoint_read(owned, ctx),
+            Err(error) => actor.endpoint_unread(error, now, ctx),
+        }
+    }
+
+    DrainEndpoint as heard => |actor, _ctx, DrainEndpoint(back)| {
+        match &actor.brain {
+            // Nothing was ever started.
+            Brain::Asleep(_) => {
+                actor.drained = true;
+                let _ = back.send(());
+            }
+            Brain::Awake { .. } => actor.draining = Some(back),
+        }
+    }
+
+    LockDelivery as heard => |actor, _ctx, LockDelivery { delivery, back }| {
+        let answer = match &mut actor.brain {
+            Brain::Asleep(early) => {
+                early.locks.push(delivery);
+                Ok(())
+            }
+            Brain::Awake { dispatcher, .. } => dispatcher.lock(delivery),
+        };
+        let _ = back.send(answer);
+    }
+
+    UnlockDelivery as heard => |actor, _ctx, UnlockDelivery { delivery, waiting }| {
+        match &mut actor.brain {
+            Brain::Asleep(early) => early.locks.retain(|&no| no != delivery),
+            Brain::Awake { dispatcher, .. } => dispatcher.unlock(delivery, waiting),
+        }
+    }
+
+    Freeze as heard => |actor, _ctx, Freeze(back)| {
+        let spared = match &mut actor.brain {
+            Brain::Asleep(early) => {
+                early.frozen = true;
+                Vec::new()
+            }
+            Brain::Awake { dispatcher, .. } => dispatcher.freeze(),
+        };
+        let _ = back.send(spared);
+    }
+
+    Changed as heard => |actor, _ctx, Changed(back)| {
+        match &mut actor.brain {
+            Brain::Asleep(early) => {
+                early.frozen = false;
+                early.changed = true;
+            }
+            Brain::Awake { dispatcher, .. } => dispatcher.changed(),
+        }
+        let _ = back.send(());
+    }
+
+    AskLive as heard => |actor, _ctx, AskLive(back)| {
+        let now = actor.env.clock.now();
+        let live = match actor.dispatcher() {
+            None => Live::default(),
+            Some(dispatcher) => Live {
+                in_flight: dispatcher.in_flight(),
+                on_the_wire: dispatcher.on_the_wire(),
+                next_start: dispatcher.next_start(now),
+                narrowed: dispatcher.is_narrowed(),
+            },
+        };
+        let _ = back.send(live);
+    }
+
+    LetGo => |actor, ctx, LetGo(yes)| {
+        actor.asked_to_leave = false;
+        actor.idle_since = None;
+        if yes {
+            ctx.stop();
+        }
+    }
+}

@@ -54,11 +54,12 @@ impl Clock {
         }))
     }
 
-    /// A clock for tests and simulations: starts at `engine`, follows tokio's (paused) clock, draws from `seed`.
-    pub fn simulated(engine: Timestamp, seed: u64) -> Clock {
+    /// A clock for tests and simulations: starts at `engine`, follows tokio's (paused) clock, `scale` times as fast, and
+    /// draws from `seed`.
+    pub fn simulated(engine: Timestamp, seed: u64, scale: f64) -> Clock {
         let random = Mutex::new(StdRng::seed_from_u64(seed));
         let source = Source::Virtual { wall: engine, random };
-        Clock(Arc::new(Inner { engine, started: Instant::now(), scale: 1.0, source }))
+        Clock(Arc::new(Inner { engine, started: Instant::now(), scale, source }))
     }
 
     /// Engine time.

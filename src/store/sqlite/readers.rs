@@ -28,6 +28,12 @@ pub enum Readers {
 }
 
 impl Readers {
+    /// Questions answered on the asking thread, from a connection of their own to `path`.
+    pub fn inline(path: &str) -> Result<Readers, StoreError> {
+        let conn = connect(path).map_err(|error| StoreError::Unavailable(error.to_string()))?;
+        Ok(Readers::Inline(Mutex::new(conn)))
+    }
+
     /// A pool of `size` connections to `path`, on `runtime`.
     pub fn pool(path: &str, size: usize, runtime: Handle) -> Result<Readers, StoreError> {
         let mut config = ManagerConfig::default();

@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use diesel::QueryResult;
 use diesel::connection::{AnsiTransactionManager, TransactionManager};
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
 use super::{Conn, Tx, dsl, queries};
 use crate::clock::Clock;
@@ -70,10 +70,17 @@ struct Queue {
 struct Shared {
     queue: Mutex<Queue>,
     arrived: Condvar,
+    /// The same for [`Writer::run_here`].
+    arrived_here: Notify,
     limit: usize,
 }
 
 impl Shared {
+    fn wake(&self) {
+        self.arrived.notify_one();
+        self.arrived_here.notify_one();
+    }
+
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
@@ -104,14 +111,14 @@ impl WriterHandle {
             let job = Box::new(Queued { sentence, reply: None, back });
             if acceptance { queue.acceptances.push_back(job) } else { queue.others.push_back(job) }
         }
-        self.0.arrived.notify_one();
+        self.0.wake();
         answer.await.unwrap_or(Err(StoreError::Closed))
     }
 
     /// Lets the writer finish what is queued and end.
     pub fn close(&self) {
         self.0.lock().closed = true;
-        self.0.arrived.notify_one();
+        self.0.wake();
     }
 }
 
@@ -139,7 +146,8 @@ impl Writer {
         limit: usize,
     ) -> Result<(Writer, WriterHandle), StoreError> {
         let directory = dsl::run(queries::directory(&mut conn))?;
-        let shared = Arc::new(Shared { queue: Mutex::default(), arrived: Condvar::new(), limit });
+        let shared =
+            Arc::new(Shared { queue: Mutex::default(), arrived: Condvar::new(), arrived_here: Notify::new(), limit });
         let handle = WriterHandle(shared.clone());
         Ok((Writer { conn, clock, directory, counters, last_stamp, budget, sink, shared }, handle))
     }
@@ -164,14 +172,20 @@ impl Writer {
         }
     }
 
-    /// Writes what is queued now and returns: for tests that keep everything on one thread.
-    pub fn run_once(&mut self) -> bool {
-        let group = take(&mut self.shared.lock());
-        let some = !group.is_empty();
-        if some {
-            self.commit(group);
+    /// The same on the calling thread, a group whenever something is queued: on virtual time everything has to happen
+    /// on one thread.
+    pub async fn run_here(mut self) {
+        loop {
+            let (group, closed) = {
+                let mut queue = self.shared.lock();
+                (take(&mut queue), queue.closed)
+            };
+            match group.is_empty() {
+                false => self.commit(group),
+                true if closed => return,
+                true => self.shared.arrived_here.notified().await,
+            }
         }
-        some
     }
 
     fn commit(&mut self, mut group: Vec<Box<dyn Job>>) {

@@ -125,6 +125,11 @@ fn engine_at(anchor: Option<Anchor>, wall: Timestamp) -> Timestamp {
     anchor.map_or(wall, |anchor| anchor.engine + wall.since(anchor.wall).scaled(anchor.scale))
 }
 
+/// 32 random bytes before there is a clock.
+pub fn system_random() -> [u8; 32] {
+    rand::rng().random()
+}
+
 /// The wall clock.
 #[allow(clippy::disallowed_methods)] // the one place
 pub fn system_time() -> Timestamp {

@@ -119,12 +119,14 @@ fn page_body<T>(list: List, listed: &Listed<T>, row: impl Fn(&T) -> Value) -> An
 
 /// One path and what it answers to; any other method is a 405 that says what would have been right.
 macro_rules! route {
-    ($config:expr, $path:literal, $($method:ident $handler:path),+) => {
+    ($config:expr, $path:literal, $first:ident $handler:path $(, $other:ident $more:path)*) => {
         $config.service(
             web::resource($path)
-                $(.route(web::$method().to($handler)))+
+                .route(web::$first().to($handler))
+                $(.route(web::$other().to($more)))*
                 .default_service(web::to(|| async {
-                    Err::<HttpResponse, Problem>(Problem::method_not_allowed(concat!($(upper!($method), " "),+).trim_end()))
+                    let allow = concat!(upper!($first) $(, ", ", upper!($other))*);
+                    Err::<HttpResponse, Problem>(Problem::method_not_allowed(allow))
                 })),
         )
     };

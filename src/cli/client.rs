@@ -10,8 +10,8 @@ use crate::domain::excerpt::escape_for_terminal;
 #[derive(Args, Clone)]
 pub struct Connection {
     /// The API's address
-    #[arg(long, env = "POSTHASTE_URL", default_value = "http://127.0.0.1:8080", global = true)]
-    url: String,
+    #[arg(long = "url", env = "POSTHASTE_URL", default_value = "http://127.0.0.1:8080", global = true)]
+    api: String,
     /// The API key
     #[arg(long, env = "POSTHASTE_API_KEY", hide_env_values = true, global = true)]
     api_key: Option<String>,
@@ -134,12 +134,12 @@ pub struct Got {
 
 impl Connection {
     pub fn new(url: String, api_key: String) -> Connection {
-        Connection { url, api_key: Some(api_key), json: false }
+        Connection { api: url, api_key: Some(api_key), json: false }
     }
 
     /// One request to `/api/v1/webhooks` + `path`.
     pub async fn request(&self, method: &str, path: &str, body: Option<Value>) -> Result<Got, Failure> {
-        let url = format!("{}/api/v1/webhooks{path}", self.url.trim_end_matches('/'));
+        let url = format!("{}/api/v1/webhooks{path}", self.api.trim_end_matches('/'));
         let method = awc::http::Method::from_bytes(method.as_bytes())?;
         let client = awc::Client::builder().timeout(std::time::Duration::from_secs(90)).finish();
         let mut request = client.request(method, &url);
@@ -150,7 +150,7 @@ impl Connection {
             Some(body) => request.send_json(&body).await,
             None => request.send().await,
         };
-        let mut answer = sent.map_err(|error| format!("no answer from {}: {error}", self.url))?;
+        let mut answer = sent.map_err(|error| format!("no answer from {}: {error}", self.api))?;
         let bytes = answer.body().limit(32 * 1024 * 1024).await?;
         let body = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
         Ok(Got { status: answer.status().as_u16(), body })

@@ -54,7 +54,12 @@ type Failure = Box<dyn std::error::Error>;
 /// Reads the arguments and does what they say.
 pub fn run() -> ExitCode {
     let arguments = Arguments::parse();
-    let level = if matches!(arguments.command, Command::Serve(_)) { "info,actix_server=warn" } else { "warn" };
+    let level = match arguments.command {
+        Command::Serve(_) => "info,actix_server=warn",
+        // The demo tells its story itself.
+        Command::Demo(_) => "error",
+        _ => "warn",
+    };
     env_logger::Builder::from_env(env_logger::Env::default().default_filter_or(level)).format_timestamp_millis().init();
     let done = match arguments.command {
         Command::Serve(serve) => self::serve(serve),

@@ -124,7 +124,7 @@ mod tests {
             ("[]", "JSON object"),
             ("{} {}", "trailing"),
             ("", "EOF"),
-            ("nul", "expected"),
+            ("nul,", "expected"),
         ] {
             let problem = object(bad.as_bytes()).unwrap_err().to_string();
             assert!(problem.contains(names), "{bad}: {problem}");

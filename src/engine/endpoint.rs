@@ -159,7 +159,7 @@ impl EndpointActor {
                 let window = LoadWindow { endpoint: self.endpoint, cut, limit };
                 tokio::task::spawn_local(async move { tell_actor(&me, WindowRead(queue.window(window).await)) });
             }
-            Effect::Reload { unrecorded } => self.read_endpoint(unrecorded, ctx),
+            Effect::Reload { positions } => self.read_endpoint(positions, ctx),
             Effect::Pace(attempts) => {
                 tell_actor(&self.supervisor, WantPace { endpoint: self.endpoint, attempts });
             }

@@ -14,6 +14,8 @@
 mod record;
 mod select;
 #[cfg(test)]
+mod races;
+#[cfg(test)]
 mod tests;
 
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -53,7 +55,7 @@ pub enum Effect {
     /// Read the beginning of both lines, and call [`Dispatcher::loaded`].
     Load { limit: usize },
     /// Read endpoint, health and where these deliveries stand, and call [`Dispatcher::reloaded`].
-    Reload { unrecorded: Vec<DeliveryNo> },
+    Reload { positions: Vec<DeliveryNo> },
     /// Ask for permission to start so many overdue attempts; it comes with [`Dispatcher::paced`].
     Pace(usize),
     /// These deliveries were cut while on the wire, and no result will come: give them up to the cut (S15).

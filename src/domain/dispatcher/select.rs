@@ -159,8 +159,8 @@ impl Dispatcher {
         // Results being written either commit or come back; the state is read when that is known.
         if self.reload == Reload::Wanted && self.recording.is_none() {
             self.reload = Reload::Asked;
-            let unrecorded = self.unrecorded.iter().map(|(ended, _)| ended.delivery.no).collect();
-            return Some(Effect::Reload { unrecorded });
+            // Attempts on the wire too: they may be over before the answer is here.
+            return Some(Effect::Reload { positions: self.on_the_wire() });
         }
         if !self.wants_load() {
             return None;

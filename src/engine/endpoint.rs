@@ -75,7 +75,7 @@ enum Brain {
 #[derive(Default)]
 struct Early {
     locks: Vec<DeliveryNo>,
-    frozen: bool,
+    frozen: u32,
     changed: bool,
     failures: u32,
 }
@@ -360,7 +360,7 @@ impl EndpointActor {
                 early.locks.iter().for_each(|&no| {
                     let _ = dispatcher.lock(no);
                 });
-                if early.frozen {
+                for _ in 0..early.frozen {
                     dispatcher.freeze();
                 }
                 if early.changed {
@@ -522,7 +522,7 @@ hears! {
     Freeze as heard => |actor, _ctx, Freeze(back)| {
         let spared = match &mut actor.brain {
             Brain::Asleep(early) => {
-                early.frozen = true;
+                early.frozen += 1;
                 Vec::new()
             }
             Brain::Awake { dispatcher, .. } => dispatcher.freeze(),
@@ -530,12 +530,20 @@ hears! {
         let _ = back.send(spared);
     }
 
-    Changed as heard => |actor, _ctx, Changed(back)| {
+    Thaw as heard => |actor, _ctx, Thaw(back)| {
         match &mut actor.brain {
             Brain::Asleep(early) => {
-                early.frozen = false;
+                early.frozen = early.frozen.saturating_sub(1);
                 early.changed = true;
             }
+            Brain::Awake { dispatcher, .. } => dispatcher.thaw(),
+        }
+        let _ = back.send(());
+    }
+
+    Changed as heard => |actor, _ctx, Changed(back)| {
+        match &mut actor.brain {
+            Brain::Asleep(early) => early.changed = true,
             Brain::Awake { dispatcher, .. } => dispatcher.changed(),
         }
         let _ = back.send(());

@@ -107,3 +107,36 @@ fn s01_a_result_that_comes_in_while_the_endpoint_is_read_is_not_taken_for_record
     let effects = dispatcher.pump(at(2), Room::PLENTY);
     assert_eq!(batch(&effects).map(|batch| batch.results.len()), Some(1));
 }
+
+#[test]
+fn s15_a_freeze_outlasts_a_read_and_a_refused_batch_that_were_under_way() {
+    let both = || awake(vec![waiting(1, Line::First, 0), waiting(2, Line::First, 0)], vec![]);
+    let one = Room { starts: 1, rate: None };
+
+    let mut dispatcher = both();
+    dispatcher.changed();
+    dispatcher.pump(at(1), Room::PLENTY);
+    dispatcher.freeze();
+    dispatcher.reloaded(reloaded(2, &[]));
+    assert_eq!(starts(&dispatcher.pump(at(1), Room::PLENTY)), [] as [i64; 0], "a read came in");
+    dispatcher.thaw();
+    dispatcher.pump(at(1), Room::PLENTY);
+    dispatcher.reloaded(reloaded(2, &[]));
+    assert_eq!(starts(&dispatcher.pump(at(1), Room::PLENTY)), [1, 2]);
+
+    let mut dispatcher = both();
+    dispatcher.pump(at(1), one);
+    dispatcher.ended(DeliveryNo(1), attempt(Some(500), 1), 0.0, 0, false);
+    dispatcher.pump(at(1), Room { starts: 0, rate: None });
+    dispatcher.freeze();
+    dispatcher.refused(at(1));
+    dispatcher.pump(at(9), Room::PLENTY);
+    dispatcher.reloaded(reloaded(1, &[(1, 0)]));
+    assert_eq!(starts(&dispatcher.pump(at(9), Room::PLENTY)), [] as [i64; 0], "the store refused");
+
+    let mut dispatcher = both();
+    dispatcher.freeze();
+    dispatcher.freeze();
+    dispatcher.thaw();
+    assert!(dispatcher.pump(at(1), Room::PLENTY).is_empty(), "another change is under way");
+}

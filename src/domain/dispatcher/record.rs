@@ -61,7 +61,7 @@ pub struct Reloaded {
 impl Dispatcher {
     /// The next batch, if there is one and none is being written.
     pub(super) fn next_batch(&mut self, now: Timestamp) -> Option<Effect> {
-        if self.unrecorded.is_empty() || self.recording.is_some() || self.reload != Reload::No {
+        if self.unrecorded.is_empty() || self.recording.is_some() || !self.is_settled() {
             return None;
         }
         if self.store_fault.until(now).is_some() {

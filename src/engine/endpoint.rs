@@ -187,7 +187,7 @@ impl EndpointActor {
     fn send(&mut self, start: Start, content: Arc<Content>, me: Addr<Self>) {
         let Brain::Awake { dispatcher, record } = &mut self.brain else { return };
         let no = start.delivery.no;
-        if !dispatcher.may_begin() {
+        if self.draining.is_some() || !dispatcher.may_begin(no) {
             dispatcher.withdraw(no);
             return;
         }

@@ -11,10 +11,10 @@
 //! Every message that comes in is told the time first and followed by [`Dispatcher::pump`], which says what to start,
 //! write and read. Precedence of holds: disabled, paused, circuit, rate, slots.
 
-mod record;
-mod select;
 #[cfg(test)]
 mod races;
+mod record;
+mod select;
 #[cfg(test)]
 mod tests;
 
@@ -318,9 +318,13 @@ impl Dispatcher {
         self.unrecorded.push_back((ended, verdict));
     }
 
-    /// Whether an attempt that [`Effect::Start`] asked for may still begin: not if the endpoint is being changed.
-    pub fn may_begin(&self) -> bool {
-        self.is_settled() && !self.gone
+    /// Whether an attempt that [`Effect::Start`] asked for may still begin, after its event had to be read: not if the
+    /// endpoint is being changed, was disabled or has its circuit open since (S15, S17).
+    pub fn may_begin(&self, no: DeliveryNo) -> bool {
+        let Some(start) = self.in_flight.get(&no) else { return false };
+        let passes = self.health.circuit.opened_at().is_none_or(|opened_at| start.probe_of == Some(opened_at));
+        let enabled = self.endpoint.is_enabled() && !self.endpoint.paused && start.delivery.cut == self.endpoint.cut;
+        self.is_settled() && !self.gone && enabled && passes
     }
 
     /// The endpoint as it is known here is what it is.

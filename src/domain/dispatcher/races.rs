@@ -28,8 +28,7 @@ fn endpoint(version: i64) -> Endpoint {
     }
 }
 
-const LIMITS: Limits =
-    Limits { window: 4, unrecorded: 256, real_second: Span::SECOND, paced_before: Timestamp::MIN };
+const LIMITS: Limits = Limits { window: 4, unrecorded: 256, real_second: Span::SECOND, paced_before: Timestamp::MIN };
 
 fn waiting(no: i64, line: Line, due: i64) -> Waiting {
     Waiting {
@@ -139,4 +138,29 @@ fn s15_a_freeze_outlasts_a_read_and_a_refused_batch_that_were_under_way() {
     dispatcher.freeze();
     dispatcher.thaw();
     assert!(dispatcher.pump(at(1), Room::PLENTY).is_empty(), "another change is under way");
+}
+
+/// Two attempts are to start; the second one's event has yet to be read when the first one's result is there.
+fn one_starts_late(status: u16, health: Health) -> Dispatcher {
+    let mut dispatcher = awake(vec![waiting(1, Line::First, 0), waiting(2, Line::First, 0)], vec![]);
+    dispatcher.health = health;
+    assert_eq!(starts(&dispatcher.pump(at(1), Room::PLENTY)), [1, 2]);
+    assert!(dispatcher.may_begin(DeliveryNo(2)));
+    dispatcher.ended(DeliveryNo(1), attempt(Some(status), 1), 0.0, 0, false);
+    dispatcher
+}
+
+#[test]
+fn s15_s17_an_attempt_whose_event_had_to_be_read_does_not_begin_after_all_if_the_circuit_opened() {
+    let nine = Health { failures: 9, exhausted: 9, ..Health::default() };
+    let mut dispatcher = one_starts_late(410, nine);
+    assert!(dispatcher.health().circuit.opened_at().is_some());
+    assert!(!dispatcher.may_begin(DeliveryNo(2)));
+    dispatcher.withdraw(DeliveryNo(2));
+    assert_eq!(dispatcher.in_flight(), 0);
+    let mut probe = dispatcher.pump(at(700), Room::PLENTY);
+    probe.retain(|effect| matches!(effect, Effect::Start(_)));
+    assert_eq!(starts(&probe), [2], "it kept its place");
+    assert!(dispatcher.may_begin(DeliveryNo(2)), "the probe may");
+    assert!(one_starts_late(500, Health::default()).may_begin(DeliveryNo(2)));
 }

@@ -61,7 +61,11 @@ impl BackOff {
         BackOff { first, limit, failures: 0, until: None }
     }
 
+    /// Failures while the wait lasts are those of attempts that began before it: they count once, together.
     pub fn failed(&mut self, now: Timestamp) {
+        if self.until(now).is_some() {
+            return;
+        }
         let wait = self.first.scaled(f64::from(1u32 << self.failures.min(20))).min(self.limit);
         self.failures = self.failures.saturating_add(1);
         self.until = Some(now + wait);
@@ -117,11 +121,15 @@ mod tests {
     #[test]
     fn s06_the_wait_doubles_to_its_limit() {
         let mut wait = BackOff::new(Span::SECOND, Span::MINUTE);
-        let now = Timestamp::from_micros(0);
+        let mut now = Timestamp::from_micros(0);
         let seconds: Vec<i64> = (0..9)
             .map(|_| {
-                wait.failed(now);
-                wait.until(now).unwrap().as_secs()
+                // A whole window of attempts fails at once: that is one failure.
+                (0..16).for_each(|_| wait.failed(now));
+                let until = wait.until(now).unwrap();
+                let waited = until.since(now);
+                now = until;
+                waited.as_micros() / 1_000_000
             })
             .collect();
         assert_eq!(seconds, [1, 2, 4, 8, 16, 32, 60, 60, 60]);

@@ -88,6 +88,8 @@ messages! {
     UnlockDelivery { delivery: DeliveryNo, waiting: Option<Waiting> };
     /// To an endpoint: a disable or delete is about to be committed.
     Freeze (oneshot::Sender<Vec<Spared>>);
+    /// To an endpoint: the change that it was frozen for is committed, or failed.
+    Thaw (oneshot::Sender<()>);
     /// To an endpoint: it was changed, or may have been.
     Changed (oneshot::Sender<()>);
     /// To an endpoint: how are you?
@@ -122,6 +124,7 @@ pub enum Passed {
     Lock(LockDelivery),
     Unlock(UnlockDelivery),
     Freeze(Freeze),
+    Thaw(Thaw),
     Changed(Changed),
     Refresh,
     Live(AskLive),

@@ -257,7 +257,10 @@ impl Frozen {
     /// The change is committed (or failed): returns when nothing starts under the old state.
     pub async fn done(mut self) {
         if let Some((engine, endpoint)) = self.thaw.take() {
-            engine.changed(endpoint).await;
+            let (back, answer) = oneshot::channel();
+            engine.pass_on(endpoint, Passed::Thaw(messages::Thaw(back)), false);
+            // No actor, no old state.
+            let _ = answer.await;
         }
     }
 }
@@ -266,7 +269,7 @@ impl Drop for Frozen {
     fn drop(&mut self) {
         if let Some((engine, endpoint)) = self.thaw.take() {
             let (back, _) = oneshot::channel();
-            engine.pass_on(endpoint, Passed::Changed(messages::Changed(back)), false);
+            engine.pass_on(endpoint, Passed::Thaw(messages::Thaw(back)), false);
         }
     }
 }

@@ -232,6 +232,7 @@ impl Handler<PassOn> for Supervisor {
             Passed::Lock(message) => tell_actor(&known.addr, message),
             Passed::Unlock(message) => tell_actor(&known.addr, message),
             Passed::Freeze(message) => tell_actor(&known.addr, message),
+            Passed::Thaw(message) => tell_actor(&known.addr, message),
             Passed::Changed(message) => tell_actor(&known.addr, message),
             Passed::Live(message) => tell_actor(&known.addr, message),
             Passed::Refresh => tell_actor(&known.addr, Refresh),

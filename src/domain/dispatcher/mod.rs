@@ -11,6 +11,8 @@
 //! Every message that comes in is told the time first and followed by [`Dispatcher::pump`], which says what to start,
 //! write and read. Precedence of holds: disabled, paused, circuit, rate, slots.
 
+#[cfg(test)]
+mod races;
 mod record;
 mod select;
 #[cfg(test)]
@@ -53,7 +55,7 @@ pub enum Effect {
     /// Read the beginning of both lines, and call [`Dispatcher::loaded`].
     Load { limit: usize },
     /// Read endpoint, health and where these deliveries stand, and call [`Dispatcher::reloaded`].
-    Reload { unrecorded: Vec<DeliveryNo> },
+    Reload { positions: Vec<DeliveryNo> },
     /// Ask for permission to start so many overdue attempts; it comes with [`Dispatcher::paced`].
     Pace(usize),
     /// These deliveries were cut while on the wire, and no result will come: give them up to the cut (S15).
@@ -130,6 +132,9 @@ pub struct Dispatcher {
     stale: bool,
     /// Nothing starts until endpoint and health were read again.
     reload: Reload,
+    /// So many people's changes are being committed; nothing starts, and nothing is written or read, until their outcome
+    /// is known.
+    frozen: u32,
     /// The newest delivery known of, read or hinted.
     seen_through: DeliveryNo,
     /// The newest delivery covered by a read.
@@ -151,8 +156,6 @@ pub struct Dispatcher {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reload {
     No,
-    /// A person's change is being committed; nothing starts until its outcome is known.
-    Frozen,
     Wanted,
     Asked,
     /// The endpoint was changed again while it was being read.
@@ -177,6 +180,7 @@ impl Dispatcher {
             loading: None,
             stale: true,
             reload: Reload::No,
+            frozen: 0,
             seen_through: DeliveryNo(0),
             read_through: DeliveryNo(0),
             allowance: Allowance::full(),
@@ -221,7 +225,7 @@ impl Dispatcher {
             && self.loading.is_none()
             && self.released.is_empty()
             && self.given_back.is_empty()
-            && self.reload == Reload::No
+            && self.is_settled()
             && !self.stale
     }
 
@@ -314,9 +318,18 @@ impl Dispatcher {
         self.unrecorded.push_back((ended, verdict));
     }
 
-    /// Whether an attempt that [`Effect::Start`] asked for may still begin: not if the endpoint is being changed.
-    pub fn may_begin(&self) -> bool {
-        self.reload == Reload::No && !self.gone
+    /// Whether an attempt that [`Effect::Start`] asked for may still begin, after its event had to be read: not if the
+    /// endpoint is being changed, was disabled or has its circuit open since (S15, S17).
+    pub fn may_begin(&self, no: DeliveryNo) -> bool {
+        let Some(start) = self.in_flight.get(&no) else { return false };
+        let passes = self.health.circuit.opened_at().is_none_or(|opened_at| start.probe_of == Some(opened_at));
+        let enabled = self.endpoint.is_enabled() && !self.endpoint.paused && start.delivery.cut == self.endpoint.cut;
+        self.is_settled() && !self.gone && enabled && passes
+    }
+
+    /// The endpoint as it is known here is what it is.
+    fn is_settled(&self) -> bool {
+        self.reload == Reload::No && self.frozen == 0
     }
 
     /// An attempt that was to start did not begin, and not for a fault: the delivery keeps its place.
@@ -334,7 +347,7 @@ impl Dispatcher {
 
     /// Puts a delivery back that was taken out of its line, or gives it up to a cut.
     fn give_back(&mut self, delivery: Waiting) {
-        if self.reload != Reload::No {
+        if !self.is_settled() {
             // It may have been spared by a cut that is being committed; the reload tells.
             self.given_back.push(delivery);
         } else if delivery.cut == self.endpoint.cut {
@@ -374,12 +387,18 @@ impl Dispatcher {
         }
     }
 
-    /// A disable or delete is about to be committed: nothing starts until [`changed`](Self::changed). Returns what is
-    /// on the wire: those deliveries finish (S15).
+    /// A disable or delete is about to be committed: nothing starts until [`thaw`](Self::thaw). Returns what is on the
+    /// wire: those deliveries finish (S15).
     pub fn freeze(&mut self) -> Vec<Spared> {
-        self.reload = Reload::Frozen;
+        self.frozen += 1;
         let judged = self.recording.iter().flatten().chain(&self.unrecorded).map(|(ended, _)| &ended.delivery);
         self.in_flight.values().map(|start| &start.delivery).chain(judged).map(Spared::of).collect()
+    }
+
+    /// The end of a [`freeze`](Self::freeze), whatever became of the change.
+    pub fn thaw(&mut self) {
+        self.frozen = self.frozen.saturating_sub(1);
+        self.changed();
     }
 
     /// The endpoint was (or may have been) changed: nothing starts under the old state any more (S26).

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use super::super::delivery::{Line, Next, State, Waiting};
+use super::super::delivery::{Line, Next, Waiting};
 use super::super::endpoint::Endpoint;
 use super::super::health::Health;
 use super::super::ids::{DeliveryNo, EndpointNo};
@@ -38,13 +38,14 @@ impl Batch {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spared {
     pub no: DeliveryNo,
-    /// `pending` or `failed`: as which it is counted.
-    pub state: State,
+    /// Where it stood when its attempt began: if its row has moved on since, it is on the wire no more.
+    pub run: u32,
+    pub attempts_total: u32,
 }
 
 impl Spared {
     pub(super) fn of(delivery: &Waiting) -> Spared {
-        Spared { no: delivery.no, state: if delivery.attempt == 0 { State::Pending } else { State::Failed } }
+        Spared { no: delivery.no, run: delivery.run, attempts_total: delivery.attempts_total }
     }
 }
 
@@ -61,7 +62,7 @@ pub struct Reloaded {
 impl Dispatcher {
     /// The next batch, if there is one and none is being written.
     pub(super) fn next_batch(&mut self, now: Timestamp) -> Option<Effect> {
-        if self.unrecorded.is_empty() || self.recording.is_some() || self.reload != Reload::No {
+        if self.unrecorded.is_empty() || self.recording.is_some() || !self.is_settled() {
             return None;
         }
         if self.store_fault.until(now).is_some() {

@@ -50,7 +50,7 @@ impl Dispatcher {
     }
 
     fn start_what_may(&mut self, now: Timestamp, room: Room, effects: &mut Vec<Effect>) {
-        let blocked = self.reload != Reload::No
+        let blocked = !self.is_settled()
             || self.store_fault.until(now).is_some()
             || !self.endpoint.is_enabled()
             || self.endpoint.paused
@@ -148,7 +148,7 @@ impl Dispatcher {
 
     fn wants_load(&self) -> bool {
         let more = self.stale || self.first.is_low() || self.second.is_low();
-        more && self.endpoint.is_enabled() && self.loading.is_none() && self.reload == Reload::No
+        more && self.endpoint.is_enabled() && self.loading.is_none() && self.is_settled()
     }
 
     /// What has to be read, if the store is to be asked now: state before rows.
@@ -157,10 +157,10 @@ impl Dispatcher {
             return None;
         }
         // Results being written either commit or come back; the state is read when that is known.
-        if self.reload == Reload::Wanted && self.recording.is_none() {
+        if self.reload == Reload::Wanted && self.frozen == 0 && self.recording.is_none() {
             self.reload = Reload::Asked;
-            let unrecorded = self.unrecorded.iter().map(|(ended, _)| ended.delivery.no).collect();
-            return Some(Effect::Reload { unrecorded });
+            // Attempts on the wire too: they may be over before the answer is here.
+            return Some(Effect::Reload { positions: self.on_the_wire() });
         }
         if !self.wants_load() {
             return None;

@@ -144,7 +144,7 @@ hears! {
     Freeze as heard => |actor, _ctx, Freeze(back)| {
         let spared = match &mut actor.brain {
             Brain::Asleep(early) => {
-                early.frozen = true;
+                early.frozen += 1;
                 Vec::new()
             }
             Brain::Awake { dispatcher, .. } => dispatcher.freeze(),
@@ -152,12 +152,20 @@ hears! {
         let _ = back.send(spared);
     }
 
-    Changed as heard => |actor, _ctx, Changed(back)| {
+    Thaw as heard => |actor, _ctx, Thaw(back)| {
         match &mut actor.brain {
             Brain::Asleep(early) => {
-                early.frozen = false;
+                early.frozen = early.frozen.saturating_sub(1);
                 early.changed = true;
             }
+            Brain::Awake { dispatcher, .. } => dispatcher.thaw(),
+        }
+        let _ = back.send(());
+    }
+
+    Changed as heard => |actor, _ctx, Changed(back)| {
+        match &mut actor.brain {
+            Brain::Asleep(early) => early.changed = true,
             Brain::Awake { dispatcher, .. } => dispatcher.changed(),
         }
         let _ = back.send(());

@@ -77,7 +77,7 @@ enum Brain {
 #[derive(Default)]
 struct Early {
     locks: Vec<DeliveryNo>,
-    frozen: bool,
+    frozen: u32,
     changed: bool,
     failures: u32,
 }
@@ -161,7 +161,7 @@ impl EndpointActor {
                 let window = LoadWindow { endpoint: self.endpoint, cut, limit };
                 tokio::task::spawn_local(async move { tell_actor(&me, WindowRead(queue.window(window).await)) });
             }
-            Effect::Reload { unrecorded } => self.read_endpoint(unrecorded, ctx),
+            Effect::Reload { positions } => self.read_endpoint(positions, ctx),
             Effect::Pace(attempts) => {
                 tell_actor(&self.supervisor, WantPace { endpoint: self.endpoint, attempts });
             }
@@ -189,7 +189,7 @@ impl EndpointActor {
     fn send(&mut self, start: Start, content: Arc<Content>, me: Addr<Self>) {
         let Brain::Awake { dispatcher, record } = &mut self.brain else { return };
         let no = start.delivery.no;
-        if !dispatcher.may_begin() {
+        if self.draining.is_some() || !dispatcher.may_begin(no) {
             dispatcher.withdraw(no);
             return;
         }
@@ -361,7 +361,7 @@ impl EndpointActor {
                 early.locks.iter().for_each(|&no| {
                     let _ = dispatcher.lock(no);
                 });
-                if early.frozen {
+                for _ in 0..early.frozen {
                     dispatcher.freeze();
                 }
                 if early.changed {

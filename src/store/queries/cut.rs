@@ -50,12 +50,10 @@ pub async fn cut(tx: &mut Tx<'_>, endpoint: EndpointNo, how: Cut) -> QueryResult
     update(endpoints::table.find(endpoint.0)).set(configuration).execute(tx.conn).await?;
     let row = CutRow { endpoint: endpoint.0, cut: number, tenant, cut_at: how.at.as_micros(), replayable_until };
     insert_into(cuts::table).values(row).execute(tx.conn).await?;
-    let count = |state| how.spared.iter().filter(|spared| spared.state == state).count() as i64;
-    let (pending, failed) = (count(State::Pending), count(State::Failed));
     for spared in &how.spared {
-        let row = SparedRow { delivery: spared.no.0, endpoint: endpoint.0, tenant };
-        insert_into(spared::table).values(row).execute(tx.conn).await?;
+        spare(tx.conn, endpoint, tenant, *spared).await?;
     }
+    let (pending, failed) = count_spared(tx.conn, endpoint).await?;
     let waited = endpoint_health::pending + endpoint_health::failed;
     let counts = (
         endpoint_health::dead.eq(endpoint_health::dead + waited - (pending + failed)),
@@ -65,6 +63,38 @@ pub async fn cut(tx: &mut Tx<'_>, endpoint: EndpointNo, how: Cut) -> QueryResult
     );
     update(endpoint_health::table.find(endpoint.0)).set(counts).execute(tx.conn).await?;
     Ok(())
+}
+
+/// Spares a delivery, if it is where it was when its attempt began: a result may have been committed between the question
+/// what is on the wire and the cut, and then the delivery waits like any other, or does not wait at all. One that an
+/// earlier cut has spared stays so.
+async fn spare(conn: &mut Conn, endpoint: EndpointNo, tenant: i64, spared: Spared) -> QueryResult<()> {
+    let waits: i64 = deliveries::table
+        .filter(deliveries::no.eq(spared.no.0).and(deliveries::endpoint.eq(endpoint.0)))
+        .filter(deliveries::run.eq(spared.run as i32))
+        .filter(deliveries::attempts_total.eq(spared.attempts_total as i32))
+        .filter(says_waiting())
+        .count()
+        .get_result(conn)
+        .await?;
+    if waits > 0 {
+        let row = SparedRow { delivery: spared.no.0, endpoint: endpoint.0, tenant };
+        insert_into(spared::table).values(row).on_conflict_do_nothing().execute(conn).await?;
+    }
+    Ok(())
+}
+
+/// How many deliveries of an endpoint are spared: pending, failed.
+async fn count_spared(conn: &mut Conn, endpoint: EndpointNo) -> QueryResult<(i64, i64)> {
+    let states: Vec<String> = spared::table
+        .inner_join(deliveries::table.on(deliveries::no.eq(spared::delivery)))
+        .filter(spared::endpoint.eq(endpoint.0))
+        .filter(says_waiting())
+        .select(deliveries::state)
+        .load(conn)
+        .await?;
+    let count = |state: State| states.iter().filter(|text| *text == state.as_str()).count() as i64;
+    Ok((count(State::Pending), count(State::Failed)))
 }
 
 impl Question<Conn> for PendingCuts {

@@ -1,7 +1,7 @@
 //! Putting deliveries back: one by a person (S12), many by a filter.
 
 use diesel::prelude::*;
-use diesel::{QueryResult, update};
+use diesel::{QueryResult, delete, update};
 
 use super::misc::flush_one;
 use super::views::{self, Parts, joined, not_cut, says_dead, says_waiting, select};
@@ -47,8 +47,11 @@ fn refusal(view: &DeliveryView, door: Door, now: Timestamp) -> Option<NotPutBack
 /// Makes a delivery due now: a pending one in its run, any other in a new run at the first rung.
 async fn put_back(tx: &mut Tx<'_>, view: &DeliveryView, line: Line, now: Timestamp) -> QueryResult<()> {
     let row = deliveries::table.find(view.no.0);
+    // No attempt of it is on the wire: if it is spared, then because giving it up to the cut has not come through yet.
+    delete(spared::table.find(view.no.0)).execute(tx.conn).await?;
     let due = (
         deliveries::line.eq(line.code()),
+        deliveries::cut.eq(view.endpoint_cut as i32),
         deliveries::order_at.eq(now.as_micros()),
         deliveries::due_at.eq(now.as_micros()),
         deliveries::due_reason.eq(DueReason::Manual.as_str()),
@@ -61,7 +64,6 @@ async fn put_back(tx: &mut Tx<'_>, view: &DeliveryView, line: Line, now: Timesta
             deliveries::state.eq(State::Pending.as_str()),
             deliveries::run.eq(view.run as i32 + 1),
             deliveries::attempt.eq(0),
-            deliveries::cut.eq(view.endpoint_cut as i32),
             deliveries::probed_at.eq(None::<i64>),
             deliveries::dead_reason.eq(None::<String>),
             deliveries::dead_at.eq(None::<i64>),

@@ -1,0 +1,166 @@
+//! What the simulation found: things that come in while others are under way.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::*;
+use crate::domain::attempt::{Answer, Report, Timing};
+use crate::domain::endpoint::Status;
+use crate::domain::ids::{EndpointNo, EventNo};
+use crate::domain::policy::{Policy, Preset};
+
+fn at(seconds: i64) -> Timestamp {
+    Timestamp::from_micros(seconds * 1_000_000)
+}
+
+fn endpoint(version: i64) -> Endpoint {
+    Endpoint {
+        no: EndpointNo(1),
+        id: "ep_1".into(),
+        url: "https://one.test/".into(),
+        version,
+        status: Status::Enabled,
+        policy: Arc::new(Policy::preset(Preset::Shellorbit)),
+        max_in_flight: 16,
+        cut: 0,
+        counted_from: at(0),
+        paused: false,
+    }
+}
+
+const LIMITS: Limits = Limits { window: 4, unrecorded: 256, real_second: Span::SECOND, paced_before: Timestamp::MIN };
+
+fn waiting(no: i64, line: Line, due: i64) -> Waiting {
+    Waiting {
+        no: DeliveryNo(no),
+        event: EventNo(no),
+        created_at: at(0),
+        line,
+        order_at: at(due),
+        due_at: at(due),
+        run: 1,
+        attempt: u32::from(line == Line::Retry),
+        attempts_total: u32::from(line == Line::Retry),
+        cut: 0,
+        probed_at: None,
+        content: None,
+    }
+}
+
+/// A dispatcher that has read these rows, all there are.
+fn awake(first: Vec<Waiting>, second: Vec<Waiting>) -> Dispatcher {
+    let mut dispatcher = Dispatcher::new(endpoint(1), Health::default(), 1, LIMITS);
+    dispatcher.pump(at(0), Room { starts: 0, rate: None });
+    let read_through = first.iter().chain(&second).map(|waiting| waiting.no).max().unwrap_or(DeliveryNo(0));
+    dispatcher.loaded(Loaded { first, first_complete: true, second, second_complete: true, read_through });
+    dispatcher
+}
+
+fn attempt(status: Option<u16>, ended: i64) -> Attempt {
+    let finding = match status {
+        Some(status) => Finding::Answered(Answer {
+            status,
+            retry_after: None,
+            excerpt: Default::default(),
+            excerpt_truncated: false,
+        }),
+        None => Finding::Local { reason: "test" },
+    };
+    let report = Report { finding, timing: Timing::default(), remote_addr: None, took: Span::ZERO };
+    let (started_at, ended_at) = (at(ended), at(ended));
+    Attempt { trigger: Trigger::Schedule, started_at, ended_at, url: "https://one.test/".into(), report }
+}
+
+fn starts(effects: &[Effect]) -> Vec<i64> {
+    let started = effects.iter().filter_map(|effect| match effect {
+        Effect::Start(start) => Some(start.delivery.no.0),
+        _ => None,
+    });
+    started.collect()
+}
+
+fn batch(effects: &[Effect]) -> Option<&Batch> {
+    effects.iter().find_map(|effect| match effect {
+        Effect::Record(batch) => Some(batch),
+        _ => None,
+    })
+}
+
+/// Where the store says that deliveries stand: run 1, so many attempts.
+fn reloaded(version: i64, positions: &[(i64, u32)]) -> Option<Reloaded> {
+    let positions: HashMap<_, _> = positions.iter().map(|&(no, total)| (DeliveryNo(no), (1, total))).collect();
+    Some(Reloaded { endpoint: endpoint(version), health: Health::default(), health_version: 1, positions })
+}
+
+#[test]
+fn s01_a_result_that_comes_in_while_the_endpoint_is_read_is_not_taken_for_recorded() {
+    let mut dispatcher = awake(vec![waiting(1, Line::First, 0)], vec![]);
+    assert_eq!(starts(&dispatcher.pump(at(1), Room::PLENTY)), [1]);
+    dispatcher.changed();
+    let effects = dispatcher.pump(at(1), Room::PLENTY);
+    let [Effect::Reload { positions }] = &effects[..] else { panic!("{effects:?}") };
+    assert_eq!(positions[..], [DeliveryNo(1)]);
+    dispatcher.ended(DeliveryNo(1), attempt(Some(200), 2), 0.0, 0, false);
+    dispatcher.pump(at(2), Room::PLENTY);
+    dispatcher.reloaded(reloaded(2, &[(1, 0)]));
+    let effects = dispatcher.pump(at(2), Room::PLENTY);
+    assert_eq!(batch(&effects).map(|batch| batch.results.len()), Some(1));
+}
+
+#[test]
+fn s15_a_freeze_outlasts_a_read_and_a_refused_batch_that_were_under_way() {
+    let both = || awake(vec![waiting(1, Line::First, 0), waiting(2, Line::First, 0)], vec![]);
+    let one = Room { starts: 1, rate: None };
+
+    let mut dispatcher = both();
+    dispatcher.changed();
+    dispatcher.pump(at(1), Room::PLENTY);
+    dispatcher.freeze();
+    dispatcher.reloaded(reloaded(2, &[]));
+    assert_eq!(starts(&dispatcher.pump(at(1), Room::PLENTY)), [] as [i64; 0], "a read came in");
+    dispatcher.thaw();
+    dispatcher.pump(at(1), Room::PLENTY);
+    dispatcher.reloaded(reloaded(2, &[]));
+    assert_eq!(starts(&dispatcher.pump(at(1), Room::PLENTY)), [1, 2]);
+
+    let mut dispatcher = both();
+    dispatcher.pump(at(1), one);
+    dispatcher.ended(DeliveryNo(1), attempt(Some(500), 1), 0.0, 0, false);
+    dispatcher.pump(at(1), Room { starts: 0, rate: None });
+    dispatcher.freeze();
+    dispatcher.refused(at(1));
+    dispatcher.pump(at(9), Room::PLENTY);
+    dispatcher.reloaded(reloaded(1, &[(1, 0)]));
+    assert_eq!(starts(&dispatcher.pump(at(9), Room::PLENTY)), [] as [i64; 0], "the store refused");
+
+    let mut dispatcher = both();
+    dispatcher.freeze();
+    dispatcher.freeze();
+    dispatcher.thaw();
+    assert!(dispatcher.pump(at(1), Room::PLENTY).is_empty(), "another change is under way");
+}
+
+/// Two attempts are to start; the second one's event has yet to be read when the first one's result is there.
+fn one_starts_late(status: u16, health: Health) -> Dispatcher {
+    let mut dispatcher = awake(vec![waiting(1, Line::First, 0), waiting(2, Line::First, 0)], vec![]);
+    dispatcher.health = health;
+    assert_eq!(starts(&dispatcher.pump(at(1), Room::PLENTY)), [1, 2]);
+    assert!(dispatcher.may_begin(DeliveryNo(2)));
+    dispatcher.ended(DeliveryNo(1), attempt(Some(status), 1), 0.0, 0, false);
+    dispatcher
+}
+
+#[test]
+fn s15_s17_an_attempt_whose_event_had_to_be_read_does_not_begin_after_all_if_the_circuit_opened() {
+    let nine = Health { failures: 9, exhausted: 9, ..Health::default() };
+    let mut dispatcher = one_starts_late(410, nine);
+    assert!(dispatcher.health().circuit.opened_at().is_some());
+    assert!(!dispatcher.may_begin(DeliveryNo(2)));
+    dispatcher.withdraw(DeliveryNo(2));
+    assert_eq!(dispatcher.in_flight(), 0);
+    let mut probe = dispatcher.pump(at(700), Room::PLENTY);
+    probe.retain(|effect| matches!(effect, Effect::Start(_)));
+    assert_eq!(starts(&probe), [2], "it kept its place");
+    assert!(dispatcher.may_begin(DeliveryNo(2)), "the probe may");
+    assert!(one_starts_late(500, Health::default()).may_begin(DeliveryNo(2)));
+}

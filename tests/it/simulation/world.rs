@@ -1,0 +1,145 @@
+//! The world: a database file, receivers, time. Builds one life of the process after the other on it.
+
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+
+use posthaste::clock::Clock;
+use posthaste::domain::content::ByteBudget;
+use posthaste::domain::headers::HeaderPrefix;
+use posthaste::domain::time::{Span, Timestamp};
+use posthaste::engine::{Engine, HintDoor, Settings};
+use posthaste::store::sqlite::{self, Readers, Writer};
+use posthaste::store::{Store, Vault};
+use tempfile::TempDir;
+
+use super::ledger::{Ledger, LifeSpan};
+use super::people::Life;
+use super::wire::{Receivers, Scripted};
+
+/// When every world begins: 2026-09-03T14:24:01.412Z.
+pub const BEGINNING: Timestamp = Timestamp::from_micros(1_788_445_441_412_000);
+
+pub struct World {
+    pub seed: u64,
+    /// How much faster engine time runs than virtual time.
+    pub scale: f64,
+    pub settings: Settings,
+    pub ledger: Ledger,
+    pub receivers: Receivers,
+    now: Timestamp,
+    lives: u32,
+    dir: TempDir,
+}
+
+impl World {
+    pub fn new(seed: u64, scale: f64) -> World {
+        let dir = tempfile::Builder::new().prefix("posthaste-sim-").tempdir_in(fast_disk()).expect("a directory");
+        std::fs::write(dir.path().join("db"), template()).expect("a file");
+        World {
+            seed,
+            scale,
+            settings: Settings {
+                max_attempts: 10_000,
+                restart_rate: 500,
+                window: 512,
+                arbiters: 0,
+                header_prefix: HeaderPrefix::default(),
+            },
+            ledger: Ledger::default(),
+            receivers: Receivers::default(),
+            now: BEGINNING,
+            lives: 0,
+            dir,
+        }
+    }
+
+    pub fn path(&self) -> String {
+        self.dir.path().join("db").to_string_lossy().into_owned()
+    }
+
+    /// Engine time while no process lives.
+    pub fn now(&self) -> Timestamp {
+        self.now
+    }
+
+    /// Time passes while the process is dead.
+    pub fn rest(&mut self, span: Span) {
+        self.now = self.now + span;
+    }
+
+    /// One life of the process. When the script returns, the process is killed: whatever is on the wire, queued or half
+    /// done is lost.
+    pub fn live<T>(&mut self, script: impl AsyncFnOnce(&Life) -> T) -> T {
+        self.lives += 1;
+        let runtime = || {
+            let mut builder = tokio::runtime::Builder::new_current_thread();
+            builder.enable_time().start_paused(true).build().expect("a runtime")
+        };
+        let system = actix_rt::System::with_tokio_rt(runtime);
+        let began = self.now;
+        let (answer, ended) = system.block_on(async {
+            let life = self.begin();
+            let answer = script(&life).await;
+            (answer, life.clock.now())
+        });
+        drop(system);
+        self.now = ended;
+        self.ledger.pages().lives.push(LifeSpan { began, ended });
+        answer
+    }
+
+    fn begin(&self) -> Life {
+        let clock = Clock::simulated(self.now, self.seed ^ u64::from(self.lives) << 32, self.scale);
+        let path = self.path();
+        let opened = sqlite::open(&path).expect("the database opens");
+        let (mut conn, is_new) = (opened.conn, opened.is_new);
+        sqlite::begin(&mut conn, clock.anchor(), is_new).expect("the clock's anchor is kept");
+        let door = HintDoor::default();
+        let (writer, handle) = Writer::new(
+            conn,
+            clock.clone(),
+            opened.counters,
+            opened.last_stamp,
+            ByteBudget::new(1 << 20),
+            Arc::new(door.clone()),
+            1 << 24,
+        )
+        .expect("a writer");
+        tokio::task::spawn_local(writer.run_here());
+        let readers = Readers::inline(&path).expect("a reader");
+        let store = Store::assembled(handle, readers, Vault::new([7; 32]), clock.clone());
+        let wire = Scripted {
+            receivers: self.receivers.clone(),
+            ledger: self.ledger.clone(),
+            clock: clock.clone(),
+            life: self.lives,
+        };
+        let queue = Arc::new(store.clone());
+        let engine = Engine::start(queue, Arc::new(wire), clock.clone(), &door, self.settings.clone());
+        Life {
+            store,
+            engine,
+            clock,
+            ledger: self.ledger.clone(),
+            receivers: self.receivers.clone(),
+            number: self.lives,
+        }
+    }
+}
+
+/// Memory if there is a file system in it: thousands of commits wait for the disk otherwise.
+fn fast_disk() -> PathBuf {
+    let memory = PathBuf::from("/dev/shm");
+    if memory.is_dir() { memory } else { std::env::temp_dir() }
+}
+
+/// An empty database with its schema, made once.
+fn template() -> &'static [u8] {
+    static TEMPLATE: OnceLock<Vec<u8>> = OnceLock::new();
+    TEMPLATE.get_or_init(|| {
+        let dir = tempfile::tempdir_in(fast_disk()).expect("a directory");
+        let path = dir.path().join("db");
+        drop(sqlite::open(&path.to_string_lossy()).expect("an empty database"));
+        std::fs::read(path).expect("the file")
+    })
+}

@@ -24,6 +24,9 @@ use crate::store::change::{CreateEndpoint, DeleteEndpoint, Disable, EditEndpoint
 use crate::store::endpoint_record::EndpointRecord;
 use crate::store::guard::StoredAnswer;
 use crate::store::list::{EndpointFound, FindEndpoint, ListEndpoints};
+use crate::store::rows::EndpointRow;
+use crate::store::sentence::Sentence;
+use crate::store::sqlite;
 
 /// The endpoint with this id, or 404.
 pub async fn find(api: &Api, tenant: TenantNo, id: &str) -> Result<(EndpointRecord, EndpointFound), Problem> {
@@ -52,27 +55,31 @@ pub async fn create(api: Data<Api>, request: HttpRequest, payload: Payload) -> A
     };
     let record = endpoint_json::create(&body::object(&bytes)?, &api.rules, birth)?;
     let secret = record.secrets.current().as_str().to_owned();
-    // The stored row has what the store adds; everything else is as we wrote it.
-    let shown = {
-        let (store, record) = (api.store.clone(), record.clone());
-        move |row: &crate::store::rows::EndpointRow| {
-            let mut record = record.clone();
-            record.updated_at = crate::store::rows::at(row.updated_at);
-            let _ = &store;
-            record
-        }
-    };
-    let compose = {
-        let shown = shown.clone();
-        move |row: &_| {
-            let mut answer = endpoint_json::answer(&shown(row), None);
-            answer["secret"] = Value::Null;
-            Some(stored(201, &answer))
-        }
-    };
-    match once(&api, keyed.as_ref(), CreateEndpoint(api.store.encode(&record)), compose).await? {
+    let compose = remembered(&api, 201, |record| {
+        let mut answer = endpoint_json::answer(record, None);
+        answer["secret"] = Value::Null;
+        answer
+    });
+    let create = CreateEndpoint(api.store.encode(&record));
+    match once(&api, keyed.as_ref(), create, move |row| compose(Some(row))).await? {
         Err(replay) => Ok(replay),
-        Ok(row) => Ok(HttpResponse::Created().json(endpoint_json::answer(&shown(&row), Some(&secret)))),
+        Ok(row) => {
+            let record = api.store.decode(row)?;
+            Ok(HttpResponse::Created().json(endpoint_json::answer(&record, Some(&secret))))
+        }
+    }
+}
+
+/// Makes the remembered answer of an action from the row it left; nothing is remembered if there is no row.
+fn remembered(
+    api: &Api,
+    status: u16,
+    shown: impl Fn(&EndpointRecord) -> Value + Send + Sync + 'static,
+) -> impl Fn(Option<&EndpointRow>) -> Option<StoredAnswer> + Send + Sync + 'static {
+    let store = api.store.clone();
+    move |row| {
+        let record = store.decode(row?.clone()).ok()?;
+        Some(stored(status, &shown(&record)))
     }
 }
 
@@ -108,17 +115,24 @@ pub async fn edit(api: Data<Api>, request: HttpRequest, id: Path<String>, payloa
     body::must_be_json(&request)?;
     let bytes = body::read(payload, limits::MAX_REQUEST_BYTES, "MAX_REQUEST_BYTES").await?;
     let patch = body::object(&bytes)?;
-    let record = change(&api, caller, &id, move |api, before| endpoint_json::edit(&patch, before, &api.rules)).await?;
-    Ok(HttpResponse::Ok().json(endpoint_json::answer(&record, None)))
+    let how = move |api: &Api, before: &EndpointRecord| endpoint_json::edit(&patch, before, &api.rules);
+    let shown = |record: &EndpointRecord| endpoint_json::answer(record, None);
+    match change(&api, caller, &id, None, how, shown).await? {
+        Err(replay) => Ok(replay),
+        Ok(record) => Ok(HttpResponse::Ok().json(shown(&record))),
+    }
 }
 
 /// Reads, changes and writes an endpoint until nobody came between; then nothing starts under the old state (S26).
+/// `shown` is what a request with a key is answered when it is repeated.
 async fn change(
     api: &Data<Api>,
     caller: Caller,
     id: &str,
+    keyed: Option<idempotency::Keyed>,
     how: impl Fn(&Api, &EndpointRecord) -> Result<endpoint_json::Edit, Problem> + 'static,
-) -> Result<EndpointRecord, Problem> {
+    shown: impl Fn(&EndpointRecord) -> Value + Clone + Send + Sync + 'static,
+) -> Result<Result<EndpointRecord, HttpResponse>, Problem> {
     let (api, id) = (api.clone(), id.to_owned());
     detached(async move {
         for _ in 0..EDIT_TRIES {
@@ -130,9 +144,14 @@ async fn change(
                 new_url: edit.new_url,
                 close_circuit: edit.close_circuit,
             };
-            if let Some(row) = api.store.write(write).await? {
-                api.engine.changed(before.no).await;
-                return Ok(api.store.decode(row)?);
+            let compose = remembered(&api, 200, shown.clone());
+            match once(&api, keyed.as_ref(), write, move |row: &Option<EndpointRow>| compose(row.as_ref())).await? {
+                Err(replay) => return Ok(Err(replay)),
+                Ok(Some(row)) => {
+                    api.engine.changed(before.no).await;
+                    return Ok(Ok(api.store.decode(row)?));
+                }
+                Ok(None) => {}
             }
         }
         Err(Problem::unavailable("The endpoint is being changed by others; try again."))
@@ -187,49 +206,43 @@ pub fn nothing_in(body: &Value) -> Result<(), Problem> {
 pub async fn enable(api: Data<Api>, request: HttpRequest, id: Path<String>, payload: Payload) -> Answer {
     let (caller, body, keyed) = action(&api, &request, payload).await?;
     nothing_in(&body)?;
-    if let Some(replay) = idempotency::before(&api, keyed.as_ref()).await? {
-        return Ok(replay);
-    }
     let (record, _) = find(&api, caller.tenant, &id).await?;
-    let (inner, endpoint) = (api.clone(), record.no);
     detached(async move {
-        let enable = Enable { endpoint, tenant: caller.tenant, now: inner.store.clock().now() };
-        if !inner.store.write(enable).await? {
-            return Err(Problem::not_found("endpoint"));
-        }
-        inner.engine.changed(endpoint).await;
-        Ok(())
+        let enable = Enable { endpoint: record.no, tenant: caller.tenant, now: api.store.clock().now() };
+        let done = act(&api, keyed.as_ref(), enable).await;
+        api.engine.changed(record.no).await;
+        done
     })
-    .await?;
-    answer_endpoint(&api, caller, &id, keyed).await
+    .await
 }
 
 /// `POST /endpoints/{id}/disable`
 pub async fn disable(api: Data<Api>, request: HttpRequest, id: Path<String>, payload: Payload) -> Answer {
     let (caller, body, keyed) = action(&api, &request, payload).await?;
     let reason = endpoint_json::reason(&body)?;
-    if let Some(replay) = idempotency::before(&api, keyed.as_ref()).await? {
-        return Ok(replay);
-    }
     let (record, _) = find(&api, caller.tenant, &id).await?;
-    let (inner, endpoint) = (api.clone(), record.no);
     detached(async move {
-        let frozen = inner.engine.freeze(endpoint).await.map_err(|_| draining())?;
-        let (now, spared) = (inner.store.clock().now(), frozen.spared.clone());
-        let disable = Disable { endpoint, tenant: caller.tenant, reason, now, spared };
-        let disabled = inner.store.write(disable).await;
+        let frozen = api.engine.freeze(record.no).await.map_err(|_| draining())?;
+        let (now, spared) = (api.store.clock().now(), frozen.spared.clone());
+        let disable = Disable { endpoint: record.no, tenant: caller.tenant, reason, now, spared };
+        let done = act(&api, keyed.as_ref(), disable).await;
         frozen.done().await;
-        if disabled? { Ok(()) } else { Err(Problem::not_found("endpoint")) }
+        done
     })
-    .await?;
-    answer_endpoint(&api, caller, &id, keyed).await
+    .await
 }
 
-/// The endpoint as it stands, remembered for the request's key.
-async fn answer_endpoint(api: &Api, caller: Caller, id: &str, keyed: Option<idempotency::Keyed>) -> Answer {
-    let (record, _) = find(api, caller.tenant, id).await?;
-    let body = endpoint_json::answer(&record, None).to_string().into_bytes();
-    idempotency::remember(api, keyed.as_ref(), 200, body).await
+/// Carries an action out, once per key, and answers with the endpoint as it stands then.
+async fn act<S>(api: &Api, keyed: Option<&idempotency::Keyed>, sentence: S) -> Answer
+where
+    S: Sentence<sqlite::Conn, Reply = Option<EndpointRow>>,
+{
+    let compose = remembered(api, 200, |record| endpoint_json::answer(record, None));
+    match once(api, keyed, sentence, move |row: &Option<EndpointRow>| compose(row.as_ref())).await? {
+        Err(replay) => Ok(replay),
+        Ok(None) => Err(Problem::not_found("endpoint")),
+        Ok(Some(row)) => Ok(HttpResponse::Ok().json(endpoint_json::answer(&api.store.decode(row)?, None))),
+    }
 }
 
 /// `POST /endpoints/{id}/ping`: one signed event now, outside any queue; also for a disabled endpoint.
@@ -269,25 +282,24 @@ pub async fn secret(api: Data<Api>, request: HttpRequest, id: Path<String>) -> A
 pub async fn rotate(api: Data<Api>, request: HttpRequest, id: Path<String>, payload: Payload) -> Answer {
     let (caller, body, keyed) = action(&api, &request, payload).await?;
     let (given, overlap) = endpoint_json::rotation(&body)?;
-    if let Some(replay) = idempotency::before(&api, keyed.as_ref()).await? {
-        return Ok(replay);
-    }
     let now = api.store.clock().now();
     let new = given.unwrap_or_else(|| SigningSecret::generate(api.store.clock().random_key()));
-    let record = change(&api, caller, &id, move |_, before| {
+    let how = move |_: &Api, before: &EndpointRecord| {
         let secrets = before.secrets.rotate(new.clone(), overlap, now).map_err(|_| {
             let most = crate::domain::secret::MAX_VALID;
             Problem::new(Code::Conflict, format!("At most {most} secrets may be valid at once (MAX_VALID)."))
         })?;
         let record = EndpointRecord { secrets, ..before.clone() };
         Ok(endpoint_json::Edit { record, new_url: false, close_circuit: false })
-    })
-    .await?;
-    let overlap = record.secrets.overlap_ends_at(now);
-    let hidden = json!({"secret": null, "overlap_ends_at": overlap});
-    idempotency::remember(&api, keyed.as_ref(), 200, hidden.to_string().into_bytes()).await?;
-    let body = json!({"secret": record.secrets.current().as_str(), "overlap_ends_at": overlap});
-    Ok(HttpResponse::Ok().insert_header(("cache-control", "no-store")).json(body))
+    };
+    let shown = move |record: &EndpointRecord, secret: Option<&str>| json!({"secret": secret, "overlap_ends_at": record.secrets.overlap_ends_at(now)});
+    match change(&api, caller, &id, keyed, how, move |record| shown(record, None)).await? {
+        Err(replay) => Ok(replay),
+        Ok(record) => {
+            let body = shown(&record, Some(record.secrets.current().as_str()));
+            Ok(HttpResponse::Ok().insert_header(("cache-control", "no-store")).json(body))
+        }
+    }
 }
 
 /// `GET /endpoints/{id}/status`: live, from the actor and the rows.

@@ -25,8 +25,8 @@ pub struct EditEndpoint {
     pub close_circuit: bool,
 }
 
-/// Disable an endpoint by a person's wish and cut its queue (S15). Answers false if there is no such endpoint; an
-/// endpoint that is disabled already stays as it is.
+/// Disable an endpoint by a person's wish and cut its queue (S15). Answers the row as it stands then, `None` if there is no such
+/// endpoint; one that is disabled already stays as it is.
 #[derive(Clone, Debug)]
 pub struct Disable {
     pub endpoint: EndpointNo,
@@ -36,7 +36,8 @@ pub struct Disable {
     pub spared: Vec<Spared>,
 }
 
-/// Enable an endpoint: clears streaks, circuit and reason (S16). Answers false if there is no such endpoint.
+/// Enable an endpoint: clears streaks, circuit and reason (S16). Answers the row as it stands then, `None` if there is no
+/// such endpoint.
 #[derive(Clone, Debug)]
 pub struct Enable {
     pub endpoint: EndpointNo,

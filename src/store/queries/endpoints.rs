@@ -36,6 +36,10 @@ fn version(tx: &Tx<'_>, endpoint: EndpointNo, tenant: TenantNo) -> Option<i64> {
     tx.directory.get(endpoint).filter(|entry| entry.tenant == tenant).map(|entry| entry.version)
 }
 
+async fn row(tx: &mut Tx<'_>, endpoint: EndpointNo) -> QueryResult<EndpointRow> {
+    endpoints::table.find(endpoint.0).select(EndpointRow::as_select()).first(tx.conn).await
+}
+
 impl Sentence<Conn> for EditEndpoint {
     type Reply = Option<EndpointRow>;
 
@@ -110,14 +114,14 @@ async fn clear_health(
 }
 
 impl Sentence<Conn> for Enable {
-    type Reply = bool;
+    type Reply = Option<EndpointRow>;
 
-    async fn run(&self, tx: &mut Tx<'_>) -> QueryResult<bool> {
+    async fn run(&self, tx: &mut Tx<'_>) -> QueryResult<Self::Reply> {
         let Some(version) = version(tx, self.endpoint, self.tenant) else {
-            return Ok(false);
+            return Ok(None);
         };
         let Some(entry) = tx.directory.get_mut(self.endpoint) else {
-            return Ok(false);
+            return Ok(None);
         };
         let was_disabled = !entry.is_enabled();
         let url = entry.url.clone();
@@ -142,23 +146,23 @@ impl Sentence<Conn> for Enable {
             clear_health(tx, self.endpoint, true, Some("The endpoint was enabled"), self.now).await?;
             notify(tx, self.tenant, Some(self.endpoint), &Notice::enabled(&url), self.now).await?;
         }
-        Ok(true)
+        row(tx, self.endpoint).await.map(Some)
     }
 }
 
 impl Sentence<Conn> for Disable {
-    type Reply = bool;
+    type Reply = Option<EndpointRow>;
 
-    async fn run(&self, tx: &mut Tx<'_>) -> QueryResult<bool> {
+    async fn run(&self, tx: &mut Tx<'_>) -> QueryResult<Self::Reply> {
         if version(tx, self.endpoint, self.tenant).is_none() {
-            return Ok(false);
+            return Ok(None);
         }
         if tx.directory.get(self.endpoint).is_some_and(|entry| entry.is_enabled()) {
             let reason = Some(self.reason.clone());
             let how = Cut { status: Status::Disabled, reason, at: self.now, spared: self.spared.clone() };
             cut(tx, self.endpoint, how).await?;
         }
-        Ok(true)
+        row(tx, self.endpoint).await.map(Some)
     }
 }
 

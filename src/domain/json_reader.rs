@@ -14,7 +14,7 @@ const DECIMALS: f64 = 1e6;
 
 /// A value and where it stands. Its readers note a fault and give `None` if the value is not what they read.
 #[derive(Clone, Debug)]
-pub(super) struct At<'v> {
+pub(crate) struct At<'v> {
     pub value: &'v Value,
     pub path: String,
 }
@@ -137,7 +137,7 @@ impl<'v> At<'v> {
 
 /// An object's members.
 #[derive(Debug)]
-pub(super) struct Members<'v> {
+pub(crate) struct Members<'v> {
     map: &'v Map<String, Value>,
     path: String,
 }

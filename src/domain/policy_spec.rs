@@ -78,7 +78,7 @@ impl PolicySpec {
     }
 
     /// The same as a part of a larger document. `None` only after a fault was noted; what is given may be wrong too.
-    pub(super) fn read(at: &At, errors: &mut FieldErrors) -> Option<PolicySpec> {
+    pub(crate) fn read(at: &At, errors: &mut FieldErrors) -> Option<PolicySpec> {
         const PRESET: &str = "preset";
         const KNOWN: [&str; 11] = [
             PRESET,

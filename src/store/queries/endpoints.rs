@@ -10,7 +10,7 @@ use super::{Conn, RunQueryDsl, Tx};
 use crate::domain::endpoint::Status;
 use crate::domain::ids::{EndpointNo, TenantNo};
 use crate::domain::notice::Notice;
-use crate::store::change::{CreateEndpoint, DeleteEndpoint, Disable, EditEndpoint, Enable};
+use crate::store::change::{AndShow, CreateEndpoint, DeleteEndpoint, Disable, EditEndpoint, Enable};
 use crate::store::rows::{EndpointRow, HealthRow};
 use crate::store::schema::{endpoint_health, endpoints};
 use crate::store::sentence::Sentence;
@@ -107,6 +107,29 @@ async fn clear_health(
         notify(tx, tenant, Some(endpoint), &Notice::circuit_closed(&url, why), now).await?;
     }
     Ok(())
+}
+
+impl<S: Sentence<Conn>> Sentence<Conn> for AndShow<S> {
+    type Reply = (S::Reply, Option<EndpointRow>);
+
+    async fn run(&self, tx: &mut Tx<'_>) -> QueryResult<Self::Reply> {
+        let reply = self.change.run(tx).await?;
+        let row = endpoints::table
+            .filter(endpoints::no.eq(self.endpoint.0).and(endpoints::deleted_at.is_null()))
+            .select(EndpointRow::as_select())
+            .first(tx.conn)
+            .await
+            .optional()?;
+        Ok((reply, row))
+    }
+
+    fn bytes(&self) -> usize {
+        self.change.bytes()
+    }
+
+    fn is_acceptance(&self) -> bool {
+        self.change.is_acceptance()
+    }
 }
 
 impl Sentence<Conn> for Enable {

@@ -12,6 +12,6 @@ pub use readers::Readers;
 pub use writer::{Writer, WriterHandle};
 
 /// What `queries/` is compiled for.
-pub(in crate::store) type Conn = diesel::SqliteConnection;
+pub type Conn = diesel::SqliteConnection;
 type Tx<'a> = crate::store::sentence::Tx<'a, Conn>;
 use dsl::RunQueryDsl;

@@ -1,6 +1,7 @@
 //! Posthaste: a webhook delivery engine.
 #![forbid(unsafe_code)]
 
+pub mod api;
 pub mod clock;
 pub mod config;
 pub mod domain;

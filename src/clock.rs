@@ -37,7 +37,7 @@ enum Source {
     /// Virtual wall time from this instant on, and random numbers from a seed.
     Virtual {
         wall: Timestamp,
-        random: Mutex<StdRng>,
+        random: Box<Mutex<StdRng>>,
     },
 }
 
@@ -57,7 +57,7 @@ impl Clock {
     /// A clock for tests and simulations: starts at `engine`, follows tokio's (paused) clock, `scale` times as fast, and
     /// draws from `seed`.
     pub fn simulated(engine: Timestamp, seed: u64, scale: f64) -> Clock {
-        let random = Mutex::new(StdRng::seed_from_u64(seed));
+        let random = Box::new(Mutex::new(StdRng::seed_from_u64(seed)));
         let source = Source::Virtual { wall: engine, random };
         Clock(Arc::new(Inner { engine, started: Instant::now(), scale, source }))
     }
@@ -123,6 +123,11 @@ impl Clock {
 /// set back while the process was down adds nothing.
 fn engine_at(anchor: Option<Anchor>, wall: Timestamp) -> Timestamp {
     anchor.map_or(wall, |anchor| anchor.engine + wall.since(anchor.wall).scaled(anchor.scale))
+}
+
+/// 32 random bytes before there is a clock.
+pub fn system_random() -> [u8; 32] {
+    rand::rng().random()
 }
 
 /// The wall clock.

@@ -145,7 +145,7 @@ impl Given {
     /// The first setting that cannot be used, by name.
     pub fn validate(self) -> Result<Config, ConfigError> {
         let time_scale = self.time_scale.unwrap_or(1.0);
-        if !(time_scale >= 1.0 && time_scale <= MAX_TIME_SCALE) {
+        if !(1.0..=MAX_TIME_SCALE).contains(&time_scale) {
             return Err(wrong("time-scale", format!("must be between 1 and {MAX_TIME_SCALE}")));
         }
         let networks = self.allow_target.unwrap_or_default().into_iter();

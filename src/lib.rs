@@ -2,6 +2,8 @@
 #![forbid(unsafe_code)]
 
 pub mod api;
+pub mod app;
+pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod domain;

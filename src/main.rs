@@ -1,1 +1,5 @@
-fn main() {}
+//! The program: see `posthaste --help`.
+
+fn main() -> std::process::ExitCode {
+    posthaste::cli::run()
+}

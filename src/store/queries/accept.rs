@@ -119,7 +119,7 @@ async fn store(tx: &mut Tx<'_>, tenant: TenantNo, event: &NewEvent, targets: Vec
         let Some(entry) = tx.directory.get(endpoint) else {
             continue;
         };
-        let dead = (!entry.is_enabled()).then(|| entry.dead_letters);
+        let dead = (!entry.is_enabled()).then_some(entry.dead_letters);
         if dead.is_some() && entry.while_disabled == WhileDisabled::Skip {
             continue;
         }

@@ -1,0 +1,212 @@
+//! The composition root: what is started in which order, and how it all stops.
+//!
+//! Start: lock, migrations, clock, store, engine, background work, API. Stop, by conversation: the API answers 503, no
+//! attempt starts, answers that come before the deadline are recorded, the store finishes what is queued.
+
+use std::fs;
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use actix_web::dev::ServerHandle;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+
+use crate::api::{self, Api};
+use crate::clock::Clock;
+use crate::config::{self, Config, parse_key};
+use crate::domain::content::ByteBudget;
+use crate::engine::{Engine, HintDoor, Settings, retention};
+use crate::store::error::StoreError;
+use crate::store::sqlite::{self, Lock, OpenError};
+use crate::store::{Options, Queue, Store, Vault, WriterThread};
+use crate::transport::awc::{AwcFactory, Options as TransportOptions};
+use crate::transport::resolve::SystemResolver;
+
+/// Why the process could not start; each text is for the person who started it.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    #[error("the store did not start: {0}")]
+    Store(#[from] StoreError),
+    #[error("{what}: {error}")]
+    Io { what: String, error: io::Error },
+    #[error("TLS: {0}")]
+    Tls(#[from] rustls::Error),
+    #[error("{0}")]
+    Key(String),
+}
+
+fn io_error(what: impl Into<String>) -> impl FnOnce(io::Error) -> StartError {
+    let what = what.into();
+    move |error| StartError::Io { what, error }
+}
+
+/// Everything that runs. Made inside an actix system.
+pub struct App {
+    pub address: SocketAddr,
+    pub store: Store,
+    pub engine: Engine,
+    /// Printed once if it was generated at this start.
+    pub generated_key: Option<String>,
+    config: Config,
+    server: ServerHandle,
+    serving: actix_web::rt::task::JoinHandle<io::Result<()>>,
+    writer: WriterThread,
+    stop: watch::Sender<bool>,
+    runtime: tokio::runtime::Runtime,
+    _lock: Lock,
+}
+
+impl App {
+    /// Starts everything; when it returns the API answers.
+    pub async fn start(config: Config) -> Result<App, StartError> {
+        let descriptors = raise_descriptor_limit();
+        let lock = Lock::take(&config.database)?;
+        let vault = Vault::new(encryption_key(&config)?);
+        let opened = sqlite::open(&config.database.to_string_lossy())?;
+        let is_new = opened.is_new;
+        let clock = Clock::resume(opened.anchor, opened.last_stamp, config.time_scale);
+        // The store has threads of its own: a query must not hold up an actor, nor the other way round.
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .max_blocking_threads(config::READERS + 2)
+            .thread_name("store-reader")
+            .enable_time()
+            .build()
+            .map_err(io_error("the store's threads did not start"))?;
+        let door = HintDoor::default();
+        let options = Options {
+            readers: config::READERS,
+            write_queue: config::WRITE_QUEUE_BYTES,
+            budget: ByteBudget::new(config::BODY_BUDGET_BYTES),
+        };
+        let sink = Arc::new(door.clone());
+        let (store, writer) =
+            Store::start(&config.database, opened, clock.clone(), vault, sink, options, runtime.handle().clone())?;
+        let generated_key = api::auth::first_key(&store, config.operator_key.is_some(), is_new).await?;
+        let transports = AwcFactory::new(TransportOptions {
+            policy: config.targets.clone(),
+            extra_roots: Vec::new(),
+            resolver: Arc::new(SystemResolver::default()),
+        })?;
+        let settings = Settings {
+            max_attempts: config.max_attempts.unwrap_or(descriptors / 2),
+            restart_rate: config.restart_rate,
+            window: config::WINDOW,
+            arbiters: config.workers,
+            header_prefix: config.header_prefix.clone(),
+        };
+        let queue: Arc<dyn Queue> = Arc::new(store.clone());
+        let engine = Engine::start(queue, Arc::new(transports), clock.clone(), &door, settings);
+        let (stop, stopped) = watch::channel(false);
+        actix_web::rt::spawn(retention::run(store.clone(), engine.clone(), stopped));
+        let api = Api::new(store.clone(), engine.clone(), &config).await?;
+        let (address, server) = api::serve(api, config.listen, config.workers)
+            .map_err(io_error(format!("cannot listen on {}", config.listen)))?;
+        let handle = server.handle();
+        let serving = actix_web::rt::spawn(server);
+        Ok(App {
+            address,
+            store,
+            engine,
+            generated_key,
+            config,
+            server: handle,
+            serving,
+            writer,
+            stop,
+            runtime,
+            _lock: lock,
+        })
+    }
+
+    /// Stops by conversation; a second signal, or the drain deadline, cuts it short.
+    pub async fn stop(self) {
+        log::info!("draining for at most {} s; a second signal stops at once", self.config.drain_timeout.as_secs_f64());
+        let _ = self.stop.send(true);
+        let drained = tokio::time::timeout(self.config.drain_timeout.to_std(), self.engine.drain());
+        tokio::select! {
+            done = drained => match done {
+                Ok(()) => log::info!("drained: nothing is on the wire, every result is recorded"),
+                Err(_) => log::warn!("the drain deadline has passed: what is still on the wire is made again at the next start"),
+            },
+            () = signalled() => log::warn!("stopped at once: what is still on the wire is made again at the next start"),
+        }
+        let anchor = crate::store::change::KeepAnchor(self.store.clock().anchor());
+        if let Err(error) = self.store.write(anchor).await {
+            log::warn!("the clock's anchor was not kept: {error}");
+        }
+        self.server.stop(false).await;
+        let _ = self.serving.await;
+        self.store.close();
+        self.writer.join();
+        self.runtime.shutdown_background();
+    }
+}
+
+/// Serves until a signal comes. The banner says where, and how to get in.
+pub async fn serve(config: Config) -> Result<(), StartError> {
+    let app = App::start(config).await?;
+    if let Some(key) = &app.generated_key {
+        eprintln!("Your operator key, shown only this once:\n\n    {key}\n");
+    }
+    let scale = app.store.clock().scale();
+    let rehearsal = if scale == 1.0 { String::new() } else { format!(" (REHEARSAL: time runs {scale} times faster)") };
+    log::info!("posthaste {} listens on http://{}{rehearsal}", env!("CARGO_PKG_VERSION"), app.address);
+    println!("listening on http://{}{rehearsal}", app.address);
+    let _ = io::stdout().flush();
+    signalled().await;
+    app.stop().await;
+    Ok(())
+}
+
+/// Waits for SIGTERM or SIGINT.
+pub async fn signalled() {
+    let streams = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()));
+    let (Ok(mut terminate), Ok(mut interrupt)) = streams else {
+        log::error!("signals cannot be heard; only SIGKILL will stop this process");
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+}
+
+/// Raises the soft limit of file descriptors to the hard one; returns what is to be had.
+fn raise_descriptor_limit() -> usize {
+    let limit = rlimit::increase_nofile_limit(u64::MAX).unwrap_or(1_024);
+    usize::try_from(limit).unwrap_or(usize::MAX).min(1 << 20)
+}
+
+/// The key that encrypts secrets: as given, or from the file beside the database, which is made for a new one.
+fn encryption_key(config: &Config) -> Result<[u8; 32], StartError> {
+    if let Some(key) = &config.encryption_key {
+        return Ok(key.0);
+    }
+    let path = sqlite::beside(&config.database, "key");
+    let unreadable = || StartError::Key(format!("{} does not hold 64 hexadecimal digits", path.display()));
+    match fs::read_to_string(&path) {
+        Ok(text) => parse_key(&text).ok_or_else(unreadable),
+        Err(error) if error.kind() == io::ErrorKind::NotFound && !config.database.exists() => make_key(&path),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(StartError::Key(format!(
+            "{} is missing: without it the secrets in the database cannot be read. Put it back, or give --encryption-key",
+            path.display()
+        ))),
+        Err(error) => Err(StartError::Io { what: path.display().to_string(), error }),
+    }
+}
+
+fn make_key(path: &Path) -> Result<[u8; 32], StartError> {
+    let key: [u8; 32] = crate::clock::system_random();
+    let text: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
+    let named = || path.display().to_string();
+    let mut options = fs::OpenOptions::new();
+    let mut file = options.write(true).create_new(true).mode(0o600).open(path).map_err(io_error(named()))?;
+    file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(io_error(named()))?;
+    Ok(key)
+}

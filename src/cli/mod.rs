@@ -1,0 +1,105 @@
+//! The command line: one sub-command per file. Exit code 0 when it worked, 1 when it did not, 2 for wrong arguments.
+
+mod client;
+mod demo;
+mod receive;
+mod script;
+mod simulate;
+mod verify;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::app;
+use crate::config::Given;
+
+/// Webhook delivery engine: post an event once, every subscribed endpoint gets it
+#[derive(Parser)]
+#[command(name = "posthaste", version, max_term_width = 120)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run the engine and its HTTP API
+    Serve(Serve),
+    /// Show what Posthaste does: nothing to prepare, under a minute
+    Demo(demo::Demo),
+    /// What a policy does with a receiver that answers by a script, on virtual time
+    Simulate(simulate::Simulate),
+    /// A test receiver that answers by a script and prints what comes
+    Receive(receive::Receive),
+    /// Check a signature: headers as arguments, the body on standard input
+    Verify(verify::Verify),
+    #[command(flatten)]
+    Client(client::Client),
+}
+
+#[derive(Args)]
+struct Serve {
+    /// A TOML file with the same settings (the flags' names with `_`)
+    #[arg(long, env = "POSTHASTE_CONFIG", value_name = "FILE")]
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    given: Given,
+}
+
+/// Why a sub-command failed: one sentence for the terminal.
+type Failure = Box<dyn std::error::Error>;
+
+/// Reads the arguments and does what they say.
+pub fn run() -> ExitCode {
+    let arguments = Arguments::parse();
+    let level = match arguments.command {
+        Command::Serve(_) => "info,actix_server=warn",
+        // The demo tells its story itself.
+        Command::Demo(_) => "error",
+        _ => "warn",
+    };
+    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or(level)).format_timestamp_millis().init();
+    let done = match arguments.command {
+        Command::Serve(serve) => self::serve(serve),
+        Command::Demo(demo) => demo.run(),
+        Command::Simulate(simulate) => simulate.run(),
+        Command::Receive(receive) => receive.run(),
+        Command::Verify(verify) => verify.run(),
+        Command::Client(client) => client.run(),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        // Whoever read our output has gone; that is their business.
+        Err(failure) if is_broken_pipe(&*failure) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("posthaste: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn is_broken_pipe(failure: &(dyn std::error::Error + 'static)) -> bool {
+    failure.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
+}
+
+fn serve(serve: Serve) -> Result<(), Failure> {
+    let file = serve.config.as_deref().map(Given::from_file).transpose()?.unwrap_or_default();
+    let config = serve.given.or(file).validate()?;
+    Ok(actix_web::rt::System::new().block_on(app::serve(config))?)
+}
+
+/// Prints a line to standard output; a reader that has gone is an error here, not a panic.
+fn print_line(text: &str) -> Result<(), Failure> {
+    use std::io::Write;
+    let mut out = std::io::stdout().lock();
+    Ok(writeln!(out, "{text}").and_then(|()| out.flush())?)
+}
+
+/// A table in the plain style of this program's output.
+fn table(header: &[&str]) -> comfy_table::Table {
+    let mut table = comfy_table::Table::new();
+    table.load_style(comfy_table::presets::NOTHING).set_header(header.iter().map(|name| name.to_uppercase()));
+    table
+}

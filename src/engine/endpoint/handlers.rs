@@ -1,0 +1,187 @@
+//! What an endpoint actor does with each message: tell the dispatcher, then take a turn.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use actix::prelude::*;
+
+use super::super::Live;
+use super::super::messages::*;
+use super::{Brain, EndpointActor, KEEP_CONTENT};
+use crate::domain::content::Content;
+use crate::domain::ids::EventNo;
+
+/// Handlers that tell the dispatcher something and take a turn.
+macro_rules! hears {
+    ($($message:ident $(as $from:ident)? => |$self:ident, $ctx:ident, $pattern:pat_param| $body:block)+) => {
+        $(impl Handler<$message> for EndpointActor {
+            type Result = ();
+
+            fn handle(&mut self, message: $message, ctx: &mut Context<Self>) {
+                let ($self, $ctx, $pattern) = (self, ctx, message);
+                $($self.$from += 1;)?
+                $body
+                $self.turn($ctx);
+            }
+        })+
+    };
+}
+
+hears! {
+    Turn => |actor, _ctx, _| {
+        actor.queued_at_gate = false;
+    }
+
+    BecameSlow => |actor, _ctx, _| {
+        actor.slow += 1;
+    }
+
+    Hinted as heard => |actor, _ctx, Hinted { hint, more }| {
+        let keep_until = actor.env.clock.now() + actor.env.clock.engine_span(KEEP_CONTENT);
+        if let Some(dispatcher) = actor.dispatcher() {
+            if more {
+                dispatcher.refresh();
+            }
+            dispatcher.hint(hint.after, hint.deliveries);
+            dispatcher.drop_contents_after(keep_until);
+        }
+    }
+
+    Poke as heard => |actor, _ctx, Poke(newest)| {
+        if let Some(dispatcher) = actor.dispatcher() {
+            dispatcher.poke(newest);
+        }
+    }
+
+    Refresh as heard => |actor, _ctx, _| {
+        if let Some(dispatcher) = actor.dispatcher() {
+            dispatcher.refresh();
+        }
+    }
+
+    Paced as heard => |actor, _ctx, Paced(permits)| {
+        if let Some(dispatcher) = actor.dispatcher() {
+            dispatcher.paced(permits);
+        }
+    }
+
+    AttemptEnded => |actor, _ctx, message| {
+        actor.ended(message);
+    }
+
+    ContentsRead => |actor, ctx, ContentsRead { asked, contents }| {
+        let now = actor.env.clock.now();
+        if let Err(error) = &contents {
+            log::warn!("events of {} attempts could not be read: {error}", asked.len());
+        }
+        let mut contents: HashMap<EventNo, Arc<Content>> =
+            contents.unwrap_or_default().into_iter().map(|(no, content)| (no, Arc::new(content))).collect();
+        for event in asked {
+            let Some(start) = actor.unread.remove(&event) else { continue };
+            match (contents.remove(&event), actor.dispatcher()) {
+                (Some(content), _) => actor.send(start, content, ctx.address()),
+                (None, Some(dispatcher)) => dispatcher.not_started(start.delivery.no, now),
+                (None, None) => {}
+            }
+        }
+    }
+
+    BatchWritten => |actor, _ctx, BatchWritten(written)| {
+        let now = actor.env.clock.now();
+        actor.written(written, now);
+    }
+
+    WindowRead => |actor, _ctx, WindowRead(rows)| {
+        let now = actor.env.clock.now();
+        if let Some(dispatcher) = actor.dispatcher() {
+            match rows {
+                Ok(rows) => dispatcher.loaded(rows),
+                Err(error) => {
+                    log::warn!("the queue of {} could not be read: {error}", dispatcher.endpoint().id);
+                    dispatcher.load_failed(now);
+                }
+            }
+        }
+    }
+
+    EndpointRead => |actor, ctx, EndpointRead(answer)| {
+        let now = actor.env.clock.now();
+        match answer {
+            Ok(owned) => actor.endpoint_read(owned, ctx),
+            Err(error) => actor.endpoint_unread(error, now, ctx),
+        }
+    }
+
+    DrainEndpoint as heard => |actor, _ctx, DrainEndpoint(back)| {
+        match &actor.brain {
+            // Nothing was ever started.
+            Brain::Asleep(_) => {
+                actor.drained = true;
+                let _ = back.send(());
+            }
+            Brain::Awake { .. } => actor.draining = Some(back),
+        }
+    }
+
+    LockDelivery as heard => |actor, _ctx, LockDelivery { delivery, back }| {
+        let answer = match &mut actor.brain {
+            Brain::Asleep(early) => {
+                early.locks.push(delivery);
+                Ok(())
+            }
+            Brain::Awake { dispatcher, .. } => dispatcher.lock(delivery),
+        };
+        let _ = back.send(answer);
+    }
+
+    UnlockDelivery as heard => |actor, _ctx, UnlockDelivery { delivery, waiting }| {
+        match &mut actor.brain {
+            Brain::Asleep(early) => early.locks.retain(|&no| no != delivery),
+            Brain::Awake { dispatcher, .. } => dispatcher.unlock(delivery, waiting),
+        }
+    }
+
+    Freeze as heard => |actor, _ctx, Freeze(back)| {
+        let spared = match &mut actor.brain {
+            Brain::Asleep(early) => {
+                early.frozen = true;
+                Vec::new()
+            }
+            Brain::Awake { dispatcher, .. } => dispatcher.freeze(),
+        };
+        let _ = back.send(spared);
+    }
+
+    Changed as heard => |actor, _ctx, Changed(back)| {
+        match &mut actor.brain {
+            Brain::Asleep(early) => {
+                early.frozen = false;
+                early.changed = true;
+            }
+            Brain::Awake { dispatcher, .. } => dispatcher.changed(),
+        }
+        let _ = back.send(());
+    }
+
+    AskLive as heard => |actor, _ctx, AskLive(back)| {
+        let now = actor.env.clock.now();
+        let live = match actor.dispatcher() {
+            None => Live::default(),
+            Some(dispatcher) => Live {
+                in_flight: dispatcher.in_flight(),
+                on_the_wire: dispatcher.on_the_wire(),
+                next_start: dispatcher.next_start(now),
+                narrowed: dispatcher.is_narrowed(),
+            },
+        };
+        let _ = back.send(live);
+    }
+
+    LetGo => |actor, ctx, LetGo(yes)| {
+        actor.asked_to_leave = false;
+        actor.idle_since = None;
+        if yes {
+            ctx.stop();
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! The README's tour is run as it stands: every block marked `<!-- tour -->`, in order, in one shell.
+
+use std::io::Read;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// The shell blocks of the tour.
+fn tour(readme: &str) -> String {
+    let mut script = String::from("set -eu\n");
+    for part in readme.split("<!-- tour -->").skip(1) {
+        let block = part.split("```sh\n").nth(1).and_then(|rest| rest.split("```").next());
+        script.push_str(block.expect("a tour mark stands before a shell block"));
+    }
+    script
+}
+
+/// The ports of the tour, replaced by free ones so that tests can run beside other programs.
+fn free_port() -> u16 {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+#[test]
+fn the_tour_does_what_the_readme_shows() {
+    let readme = include_str!("../../README.md");
+    let (api, receiver) = (free_port().to_string(), free_port().to_string());
+    let script = tour(readme)
+        .replace("posthaste serve", &format!("posthaste serve --listen 127.0.0.1:{api}"))
+        .replace("posthaste receive", &format!("posthaste receive --listen 127.0.0.1:{receiver}"))
+        .replace("127.0.0.1:9000", &format!("127.0.0.1:{receiver}"))
+        .replace("127.0.0.1:8080", &format!("127.0.0.1:{api}"));
+    // Each background start is waited for by what it prints; the deliveries by asking.
+    let wait = format!(
+        "until curl -sf http://127.0.0.1:{api}/readyz >/dev/null; do sleep 0.05; done\n\
+         until (exec 3<>/dev/tcp/127.0.0.1/{receiver}) 2>/dev/null; do sleep 0.05; done\n"
+    );
+    let script =
+        script.replacen("posthaste endpoints create", &format!("{wait}posthaste endpoints create"), 1).replacen(
+            "posthaste deliveries\n",
+            "until posthaste deliveries | grep -q delivered; do sleep 0.1; done\nposthaste deliveries\n",
+            1,
+        );
+    let script = format!("trap 'kill $(jobs -p)' EXIT\n{script}");
+    let folder = tempfile::tempdir().unwrap();
+    let binary = std::path::Path::new(env!("CARGO_BIN_EXE_posthaste")).parent().unwrap();
+    let path = format!("{}:{}", binary.display(), std::env::var("PATH").unwrap_or_default());
+    let mut child = Command::new("bash")
+        .args(["-c", &script])
+        .current_dir(folder.path())
+        .env("PATH", path)
+        .env("POSTHASTE_URL", format!("http://127.0.0.1:{api}"))
+        .env_remove("POSTHASTE_SECRET")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let (mut stdout, mut stderr) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
+    let errors = std::thread::spawn(move || {
+        let mut text = String::new();
+        let _ = stderr.read_to_string(&mut text);
+        text
+    });
+    let (told, output) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let mut text = String::new();
+        let _ = stdout.read_to_string(&mut text);
+        let _ = told.send(text);
+    });
+    let output = output.recv_timeout(Duration::from_secs(60));
+    let _ = child.kill();
+    let status = child.wait().unwrap();
+    let errors = errors.join().unwrap();
+    let output = output.unwrap_or_else(|_| panic!("the tour did not end: {errors}"));
+    assert!(status.success(), "{output}\n{errors}");
+    for shown in [
+        "listening on http://",
+        "receiving on http://",
+        "whsec_",
+        "evt_order-42",
+        "attempt 3",
+        "answered 200",
+        "delivered",
+        "(was there before)",
+        "dead (exhausted) after 14m40s",
+        "\"type\":\"order.paid\"",
+    ] {
+        assert!(output.contains(shown), "`{shown}` is missing in\n{output}\n{errors}");
+    }
+}
+
+#[test]
+fn the_two_commands_stand_in_the_readme() {
+    let readme = include_str!("../../README.md");
+    assert!(readme.contains("\ncargo run --release -- demo\n") && readme.contains("\ntests/run\n"));
+}
+
+#[test]
+fn the_demo_shows_the_main_job() {
+    let output = Command::new(env!("CARGO_BIN_EXE_posthaste")).arg("demo").output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    for shown in ["delivered", "failed, the next attempt", "dead (permanent_response)", "auto_disabled", "requeued"] {
+        assert!(text.contains(shown), "`{shown}` is missing in {text}");
+    }
+    assert!(!text.contains('\u{1b}'), "no colours when piped");
+}

@@ -1,134 +1,156 @@
-//! Request bodies: read within a limit, JSON, members known and unique.
+//! Request bodies: what they may be called, how large they may be, how long they may take.
 
-use std::fmt;
-use std::time::Duration;
-
-use actix_web::http::header::CONTENT_TYPE;
+use actix_web::HttpRequest;
+use actix_web::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, TRANSFER_ENCODING};
 use actix_web::web::{Bytes, BytesMut, Payload};
-use actix_web::{HttpRequest, error::PayloadError};
 use futures_util::StreamExt;
-use serde::de::{DeserializeSeed, Deserializer, MapAccess, Visitor};
-use serde_json::{Map, Value};
 
 use super::problem::{Code, Problem};
+use super::{Api, limits};
+use crate::domain::content::Ticket;
 
-/// A body that is too large is read on for so long, or so many bytes, so that its sender can read the answer.
-const DRAIN_TIME: Duration = Duration::from_secs(2);
-const DRAIN_BYTES: usize = 4 * 1024 * 1024;
+/// A body that came whole.
+#[derive(Debug, Default)]
+pub struct Body {
+    pub bytes: Bytes,
+    /// Its part of what all bodies together may hold; given back with the body.
+    _ticket: Option<Ticket>,
+}
 
-/// Reads a body of at most `limit` bytes; `name` is the limit's, for the error.
-pub async fn read(mut payload: Payload, limit: usize, name: &str) -> Result<Bytes, Problem> {
-    let mut body = BytesMut::new();
-    while let Some(chunk) = payload.next().await {
-        let chunk = chunk.map_err(broken)?;
-        if body.len() + chunk.len() > limit {
-            drain(payload).await;
-            let detail = format!("At most {limit} bytes are accepted here ({name}).");
-            return Err(Problem::new(Code::PayloadTooLarge, detail));
+/// Reads a JSON body of at most `limit` bytes; the limit is told while it comes, not after (C77).
+///
+/// # Errors
+/// 415 for what is not JSON or is encoded, 413 for what is too large, 503 if all bodies together are too much, 400 for
+/// one that does not come to its end. Where the body was not read to its end, the connection is closed after the answer.
+pub async fn read(api: &Api, request: &HttpRequest, mut payload: Payload, limit: usize) -> Result<Body, Problem> {
+    let headers = request.headers();
+    let declared = declared(headers);
+    // What an empty body would be does not matter; some clients call it something else than JSON.
+    if declared != Some(0) {
+        must_be_json(headers)?;
+    }
+    let too_large = || Problem::new(Code::PayloadTooLarge, format!("A request here has at most {limit} bytes."));
+    if declared.is_some_and(|length| length > limit) {
+        drain(payload);
+        return Err(too_large());
+    }
+    // A body that does not say may become as large as it is allowed to be.
+    let expected = declared.unwrap_or(limit);
+    let ticket = match expected > limits::SMALL_BODY {
+        true => Some(api.bodies.take(expected).ok_or_else(|| Problem::unavailable("Too many requests at once."))?),
+        false => None,
+    };
+    let mut bytes = Bytes::new();
+    let mut more: Option<BytesMut> = None;
+    loop {
+        let chunk = match tokio::time::timeout(limits::BODY_PAUSE, payload.next()).await {
+            Ok(Some(Ok(chunk))) => chunk,
+            Ok(None) => break,
+            Ok(Some(Err(_))) => return Err(Problem::field("", "The body did not come whole.")),
+            Err(_) => return Err(Problem::field("", "The body stopped coming.")),
+        };
+        let length = more.as_ref().map_or(bytes.len(), BytesMut::len) + chunk.len();
+        if length > limit {
+            drain(payload);
+            return Err(too_large());
         }
-        if body.is_empty() && chunk.len() >= 512 {
-            // Most bodies come in one piece.
-            body = BytesMut::from(chunk);
-        } else {
-            body.extend_from_slice(&chunk);
+        match (&mut more, bytes.is_empty()) {
+            (Some(more), _) => more.extend_from_slice(&chunk),
+            // Most bodies come in one piece, which is not copied.
+            (None, true) => bytes = chunk,
+            (None, false) => {
+                let mut both = BytesMut::with_capacity(declared.unwrap_or(2 * length));
+                both.extend_from_slice(&bytes);
+                both.extend_from_slice(&chunk);
+                more = Some(both);
+            }
         }
     }
-    Ok(body.freeze())
+    Ok(Body { bytes: more.map_or(bytes, BytesMut::freeze), _ticket: ticket })
 }
 
-fn broken(error: PayloadError) -> Problem {
-    Problem::field("", format!("The body did not arrive whole: {error}."))
+/// How long the body says it is (RFC 9112 §6.3); `None` if it does not say.
+fn declared(headers: &HeaderMap) -> Option<usize> {
+    if headers.contains_key(TRANSFER_ENCODING) {
+        return None;
+    }
+    match headers.get(CONTENT_LENGTH) {
+        None => Some(0),
+        // Longer than can be counted is as bad as any number that is too large.
+        Some(length) => Some(length.to_str().unwrap_or_default().trim().parse().unwrap_or(usize::MAX)),
+    }
 }
 
-async fn drain(mut payload: Payload) {
-    let mut bytes = 0;
-    let rest = async {
+/// `application/json` and `application/*+json`, with any parameters. A request that does not say what it is can only be
+/// JSON here, and is taken for it. An encoding (RFC 9110 §8.4) is refused: what a few bytes unpack to has no limit.
+fn must_be_json(headers: &HeaderMap) -> Result<(), Problem> {
+    let unsupported = |detail: &str| Err(Problem::new(Code::UnsupportedMediaType, detail));
+    let encoded = headers.get_all(CONTENT_ENCODING).any(|value| !value.as_bytes().eq_ignore_ascii_case(b"identity"));
+    if encoded {
+        return unsupported("Send the body without a Content-Encoding.");
+    }
+    let Some(value) = headers.get(CONTENT_TYPE) else { return Ok(()) };
+    let essence = value.to_str().unwrap_or_default().split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    match essence.strip_prefix("application/") {
+        Some(subtype) if subtype == "json" || (subtype.ends_with("+json") && subtype.len() > "+json".len()) => Ok(()),
+        _ => unsupported("Send JSON, with Content-Type: application/json."),
+    }
+}
+
+/// Keeps the rest of a body coming while its caller reads the answer. As long as somebody holds it, actix-http closes the
+/// connection after the answer and first reads what still comes, for [`limits::DRAIN_TIME`] (the server's
+/// `client_disconnect_timeout`); a chunked one that was let go of would be read to its end, however far that is.
+fn drain(mut payload: Payload) {
+    actix_web::rt::spawn(tokio::time::timeout(limits::DRAIN_TIME, async move {
+        let mut bytes = 0;
         while let Some(Ok(chunk)) = payload.next().await {
             bytes += chunk.len();
-            if bytes > DRAIN_BYTES {
-                return;
+            if bytes > limits::DRAIN_BYTES {
+                break;
             }
         }
-    };
-    // Whether it ended or we lost patience, the answer is the same.
-    let _ = tokio::time::timeout(DRAIN_TIME, rest).await;
-}
-
-/// Refuses a body that does not say that it is JSON: `application/json` or `application/…+json`, with any parameters.
-pub fn must_be_json(request: &HttpRequest) -> Result<(), Problem> {
-    let value = request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let kind = value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    let json = kind == "application/json" || (kind.starts_with("application/") && kind.ends_with("+json"));
-    match json {
-        true => Ok(()),
-        false => Err(Problem::new(Code::UnsupportedMediaType, "Send Content-Type: application/json.")),
-    }
-}
-
-/// Parses a body into an object whose members are unique; what they may be is the reader's business.
-pub fn object(body: &[u8]) -> Result<Value, Problem> {
-    let mut parser = serde_json::Deserializer::from_slice(body);
-    let object = Unique.deserialize(&mut parser).and_then(|object| parser.end().map(|()| object));
-    object.map(Value::Object).map_err(|error| not_json(&error))
-}
-
-/// Like [`object`], where an empty body means `{}`.
-pub fn optional_object(body: &[u8]) -> Result<Value, Problem> {
-    if body.iter().all(u8::is_ascii_whitespace) { Ok(Value::Object(Map::new())) } else { object(body) }
-}
-
-/// The 400 for a body that serde could not read.
-pub fn not_json(error: &serde_json::Error) -> Problem {
-    Problem::field("", format!("The body is not valid: {error}."))
-}
-
-/// An object that refuses a second member of the same name, naming it.
-struct Unique;
-
-impl<'de> DeserializeSeed<'de> for Unique {
-    type Value = Map<String, Value>;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-        deserializer.deserialize_map(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Unique {
-    type Value = Map<String, Value>;
-
-    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("a JSON object")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Self::Value, A::Error> {
-        let mut map = Map::new();
-        while let Some((name, value)) = access.next_entry::<String, Value>()? {
-            if map.contains_key(&name) {
-                return Err(serde::de::Error::custom(format_args!("duplicate member `{name}`")));
-            }
-            map.insert(name, value);
-        }
-        Ok(map)
-    }
+    }));
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use actix_web::test::TestRequest;
 
     #[test]
-    fn members_are_unique_and_the_body_is_one_object() {
-        assert_eq!(object(br#"{"a": 1, "b": {"c": 1, "c": 2}}"#).unwrap()["a"], 1);
-        for (bad, names) in [
-            (r#"{"a": 1, "a": 2}"#, "duplicate member `a`"),
-            ("[]", "JSON object"),
-            ("{} {}", "trailing"),
-            ("", "EOF"),
-            ("nul,", "expected"),
-        ] {
-            let problem = object(bad.as_bytes()).unwrap_err().to_string();
-            assert!(problem.contains(names), "{bad}: {problem}");
+    fn c77_json_by_any_of_its_names() {
+        let check = |headers: &[(&str, &str)], good: bool| {
+            let request = headers.iter().fold(TestRequest::default(), |request, &header| request.append_header(header));
+            let checked = must_be_json(request.to_http_request().headers());
+            assert_eq!(checked.is_ok(), good, "{headers:?}");
+            assert!(checked.err().is_none_or(|problem| problem.code() == Code::UnsupportedMediaType));
+        };
+        let kind = |value| [("Content-Type", value)];
+        check(&[], true);
+        check(&kind("application/json"), true);
+        check(&kind("Application/JSON; charset=utf-8"), true);
+        check(&kind("application/cloudevents+json"), true);
+        check(&kind("application/json;charset=latin1;x=y"), true);
+        for bad in ["", "text/json", "text/plain", "application/x-www-form-urlencoded", "application/+json", "json"] {
+            check(&kind(bad), false);
         }
-        assert!(optional_object(b" \n").is_ok() && optional_object(b"x").is_err());
+        check(&kind("application/json-seq"), false);
+        check(&[("Content-Type", "application/json"), ("Content-Encoding", "gzip")], false);
+        check(&[("Content-Type", "application/json"), ("Content-Encoding", "identity")], true);
+        check(&[("Content-Encoding", "br")], false);
+    }
+
+    #[test]
+    fn a_body_says_how_long_it_is() {
+        let check = |header: Option<(&str, &str)>, wanted: Option<usize>| {
+            let request = TestRequest::default();
+            let request = header.map_or(TestRequest::default(), |header| request.insert_header(header));
+            assert_eq!(declared(request.to_http_request().headers()), wanted, "{header:?}");
+        };
+        check(None, Some(0));
+        check(Some(("Content-Length", "0")), Some(0));
+        check(Some(("Content-Length", "17")), Some(17));
+        check(Some(("Content-Length", "99999999999999999999999")), Some(usize::MAX));
+        check(Some(("Transfer-Encoding", "chunked")), None);
     }
 }

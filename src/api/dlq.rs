@@ -1,48 +1,59 @@
-//! The dead-letter queue: the dead deliveries that can still be requeued.
+//! The dead-letter queue: `GET /dlq`, `POST /dlq/{delivery_id}/requeue`, and `POST /dlq/requeue` for many at once.
 
 use actix_web::HttpRequest;
+use actix_web::http::StatusCode;
 use actix_web::web::{Data, Path, Payload};
-use serde_json::json;
+use serde::Serialize;
+use serde_json::Value;
 
-use super::auth::Right;
+use super::auth::{Caller, Manager, Reader};
 use super::cursor::List;
-use super::deliveries::{delivery, endpoint_filter, put_back};
+use super::deliveries::{DeliveryJson, endpoint, put_back};
+use super::json::{self, Document};
 use super::problem::{Answer, Problem};
 use super::query::Query;
-use super::{Api, body, detached, endpoints, idempotency, limits, page_body};
+use super::{Api, answer, body, detached, idempotency, limits};
 use crate::domain::delivery::{DeadReason, State};
+use crate::domain::event_type::EventType;
 use crate::domain::field_error::FieldErrors;
 use crate::domain::ids::DeliveryNo;
 use crate::domain::json_reader::{At, Members};
 use crate::domain::time::Timestamp;
-use crate::store::change::{DlqFilter, Door, RequeueSlice, SLICE};
-use crate::store::list::{DeliveryFilter, ListDeliveries};
+use crate::store::change::{DlqFilter, Door, RequeueSlice};
+use crate::store::list::{DeliveryFilter, FindEndpoint, ListDeliveries};
 
-/// `GET /dlq`
-pub async fn list(api: Data<Api>, request: HttpRequest) -> Answer {
-    let caller = api.caller(&request, Right::Read).await?;
+/// `GET /dlq`: the dead ones that can still be requeued.
+pub async fn list(api: Data<Api>, Reader(caller): Reader, request: HttpRequest) -> Answer {
     let known = ["limit", "cursor", "updated_after", "endpoint_id", "event_type", "dead_reason"];
-    let query = Query::parse(&request, &known)?;
-    let reasons: Vec<&str> = DeadReason::ALL.iter().map(|reason| reason.as_str()).collect();
+    let mut query = Query::of(&request, &known);
+    let endpoint_id = query.id("endpoint_id");
     let filter = DeliveryFilter {
         state: Some(State::Dead),
-        endpoint: endpoint_filter(&api, caller.tenant, &query).await?,
-        event_type: query.text("event_type").map(str::to_owned),
-        dead_reason: query.parsed("dead_reason", &format!("one of {}", reasons.join(", ")), DeadReason::parse)?,
+        event_type: query.event_type("event_type").map(|event_type| event_type.as_str().to_owned()),
+        dead_reason: query.word("dead_reason", DeadReason::ALL, DeadReason::as_str),
         replayable_at: Some(api.store.clock().now()),
         ..DeliveryFilter::default()
     };
-    let page = query.page(caller.tenant, List::Dlq)?;
+    let page = query.page(caller.tenant, List::Dlq);
+    query.finish()?;
+    let filter = DeliveryFilter { endpoint: endpoint(&api, caller, endpoint_id).await?, ..filter };
     let listed = api.store.ask(ListDeliveries { page, filter }).await?;
-    page_body(List::Dlq, &listed, |view| serde_json::to_value(delivery(view)).unwrap_or_default())
+    answer::page(List::Dlq, &listed, DeliveryJson::from)
 }
 
-/// `POST /dlq/{delivery_id}/requeue`
-pub async fn requeue(api: Data<Api>, request: HttpRequest, id: Path<String>, payload: Payload) -> Answer {
-    put_back(api, request, &id, payload, Door::Requeue).await
+/// `POST /dlq/{delivery_id}/requeue`.
+pub async fn requeue(
+    api: Data<Api>,
+    Manager(caller): Manager,
+    request: HttpRequest,
+    id: Path<String>,
+    payload: Payload,
+) -> Answer {
+    put_back(api, caller, request, id.into_inner(), payload, Door::Requeue).await
 }
 
-/// What a bulk requeue asks for.
+/// Which dead letters a bulk requeue means.
+#[derive(Debug)]
 struct Bulk {
     endpoint_id: Option<String>,
     filter: DlqFilter,
@@ -50,79 +61,149 @@ struct Bulk {
     dry_run: bool,
 }
 
-fn read(members: &Members<'_>, errors: &mut FieldErrors) -> Option<Bulk> {
-    let given = |name: &str| members.get(name).filter(|at| !at.value.is_null());
-    let mut text = |name: &str| given(name).and_then(|at| at.text(errors)).map(str::to_owned);
-    let (endpoint_id, event_type, dead_reason) = (text("endpoint_id"), text("event_type"), text("dead_reason"));
-    let (since, until) = (text("since"), text("until"));
-    let mut instant = |name: &str, text: Option<String>| {
-        let parsed = text.as_deref().map(Timestamp::parse);
-        if parsed == Some(None) {
-            errors.push(name, "must be a time such as 2026-09-03T12:04:01Z");
-        }
-        parsed.flatten()
-    };
-    let (since, until) = (instant("since", since), instant("until", until));
-    let reason = dead_reason.as_deref().map(DeadReason::parse);
-    if reason == Some(None) {
-        let words: Vec<&str> = DeadReason::ALL.iter().map(|reason| reason.as_str()).collect();
-        errors.push("dead_reason", format!("must be one of {}", words.join(", ")));
-    }
-    let limit = match given("limit") {
-        Some(at) => at.whole_number(limits::BULK_REQUEUE, errors)?,
-        None => limits::BULK_REQUEUE_DEFAULT,
-    };
-    let dry_run = match given("dry_run") {
-        Some(at) => at.boolean(errors)?,
-        None => false,
-    };
-    let filter = DlqFilter { endpoint: None, event_type, since, until, dead_reason: reason.flatten() };
-    Some(Bulk { endpoint_id, filter, limit, dry_run })
+/// What it did, or would have done.
+#[derive(Default, Serialize)]
+struct BulkJson {
+    /// `requeued` and `skipped` together.
+    matched: u64,
+    requeued: u64,
+    skipped: SkippedJson,
 }
 
-/// `POST /dlq/requeue`: in slices between other writes, oldest first.
-pub async fn requeue_many(api: Data<Api>, request: HttpRequest, payload: Payload) -> Answer {
-    let caller = api.accepting(&request, Right::Manage).await?;
-    let bytes = body::read(payload, limits::MAX_REQUEST_BYTES, "MAX_REQUEST_BYTES").await?;
-    let keyed = idempotency::key(&api, &request, caller, &bytes)?;
-    let body = body::optional_object(&bytes)?;
-    let mut errors = FieldErrors::default();
-    let known = ["endpoint_id", "event_type", "since", "until", "dead_reason", "limit", "dry_run"];
-    let bulk = At::new(&body, "").object(&known, &mut errors).and_then(|members| read(&members, &mut errors));
-    let mut bulk = errors.finish(bulk).map_err(Problem::fields)?;
-    if let Some(replay) = idempotency::before(&api, keyed.as_ref()).await? {
-        return Ok(replay);
-    }
-    if let Some(id) = &bulk.endpoint_id {
-        bulk.filter.endpoint = Some(endpoints::find(&api, caller.tenant, id).await?.0.no);
-    }
+#[derive(Default, Serialize)]
+struct SkippedJson {
+    endpoint_disabled: u64,
+}
+
+/// `POST /dlq/requeue`: oldest first, in slices between other people's writes. The slices are transactions of their own,
+/// and the answer is remembered after the last: a process that dies in between leaves some requeued and nothing
+/// remembered, so that the same request goes on with the others.
+pub async fn requeue_many(api: Data<Api>, Manager(caller): Manager, request: HttpRequest, payload: Payload) -> Answer {
+    Query::none(&request)?;
+    let body = body::read(&api, &request, payload, limits::REQUEST_BYTES).await?;
+    let keyed = idempotency::key(&api, &request, caller, &body.bytes)?;
+    let bulk = read(&body.bytes)?;
     detached(async move {
-        let mut after = DeliveryNo(0);
-        let (mut matched, mut requeued, mut disabled) = (0u64, 0u64, 0u64);
-        loop {
-            let left = i64::from(bulk.limit).saturating_sub_unsigned(matched);
-            if left <= 0 {
-                break;
-            }
-            let slice = RequeueSlice {
-                tenant: caller.tenant,
-                filter: bulk.filter.clone(),
-                after,
-                limit: left.min(SLICE),
-                dry_run: bulk.dry_run,
-                now: api.store.clock().now(),
-                on_the_wire: Vec::new(),
-            };
-            let done = api.store.write(slice).await?;
-            (matched, requeued, disabled) =
-                (matched + done.matched, requeued + done.requeued, disabled + done.endpoint_disabled);
-            api.engine.refresh(&done.endpoints);
-            let Some(next) = done.next else { break };
-            after = next;
+        if let Some(answer) = idempotency::before(&api, keyed.as_ref()).await? {
+            return Ok(answer);
         }
-        let answer = json!({"matched": matched, "requeued": requeued, "skipped": {"endpoint_disabled": disabled}});
-        let body = answer.to_string().into_bytes();
-        idempotency::remember(&api, keyed.as_ref(), 202, body).await
+        let done = requeue_now(&api, caller, bulk).await?;
+        idempotency::answer_and_remember(&api, keyed.as_ref(), StatusCode::ACCEPTED, answer::body(&done)).await
     })
     .await
+}
+
+async fn requeue_now(api: &Api, caller: Caller, bulk: Bulk) -> Result<BulkJson, Problem> {
+    let mut filter = bulk.filter;
+    let mut on_the_wire = Vec::new();
+    if let Some(id) = bulk.endpoint_id {
+        let found = api.store.ask(FindEndpoint { tenant: caller.tenant, id }).await?;
+        let found = found.ok_or_else(|| Problem::field("endpoint_id", "There is no such endpoint."))?;
+        let no = crate::domain::ids::EndpointNo(found.endpoint.no);
+        filter.endpoint = Some(no);
+        on_the_wire = api.engine.live(no).await.map(|live| live.on_the_wire).unwrap_or_default();
+    }
+    let mut done = BulkJson::default();
+    let mut after = DeliveryNo(0);
+    while done.requeued < u64::from(bulk.limit) {
+        let slice = RequeueSlice {
+            tenant: caller.tenant,
+            filter: filter.clone(),
+            after,
+            limit: i64::from(bulk.limit) - done.requeued as i64,
+            dry_run: bulk.dry_run,
+            now: api.store.clock().now(),
+            on_the_wire: on_the_wire.clone(),
+        };
+        let sliced = api.store.write(slice).await?;
+        api.engine.refresh(&sliced.endpoints);
+        done.matched += sliced.matched;
+        done.requeued += sliced.requeued;
+        done.skipped.endpoint_disabled += sliced.endpoint_disabled;
+        let Some(next) = sliced.next else { break };
+        after = next;
+    }
+    Ok(done)
+}
+
+fn read(body: &[u8]) -> Result<Bulk, Problem> {
+    let mut errors = FieldErrors::default();
+    let text = json::text(body, &mut errors);
+    let document = text.and_then(|text| Document::read_action(text, &mut errors));
+    let value = document.and_then(|document| document.value(&mut errors));
+    let bulk = value.as_ref().and_then(|value| bulk(value, &mut errors));
+    errors.finish(bulk).map_err(Problem::invalid)
+}
+
+fn bulk(value: &Value, errors: &mut FieldErrors) -> Option<Bulk> {
+    const KNOWN: [&str; 7] = ["endpoint_id", "event_type", "since", "until", "dead_reason", "limit", "dry_run"];
+    let members = At::new(value, "").object(&KNOWN, errors)?;
+    let given = |name: &str| members.get(name).filter(|at| !at.value.is_null());
+    let endpoint_id = given("endpoint_id").and_then(|at| at.text(errors)).map(str::to_owned);
+    let event_type = given("event_type").and_then(|at| {
+        let parsed = EventType::parse(at.text(errors)?);
+        parsed.map_err(|message| errors.push(&at.path, message)).ok()
+    });
+    let (since, until) = (instant(&members, "since", errors), instant(&members, "until", errors));
+    if let (Some(since), Some(until)) = (since, until)
+        && until <= since
+    {
+        errors.push("until", "This must be later than since.");
+    }
+    let dead_reason = given("dead_reason").and_then(|at| at.word(DeadReason::ALL, DeadReason::as_str, errors));
+    let limit = match given("limit") {
+        Some(at) => at.whole_number(limits::BULK_REQUEUE, errors),
+        None => Some(limits::DEFAULT_BULK_REQUEUE),
+    };
+    let dry_run = match given("dry_run") {
+        Some(at) => at.boolean(errors),
+        None => Some(false),
+    };
+    let event_type = event_type.map(|event_type| event_type.as_str().to_owned());
+    let filter = DlqFilter { endpoint: None, event_type, since, until, dead_reason };
+    Some(Bulk { endpoint_id, filter, limit: limit?, dry_run: dry_run? })
+}
+
+fn instant(members: &Members, name: &str, errors: &mut FieldErrors) -> Option<Timestamp> {
+    let at = members.get(name).filter(|at| !at.value.is_null())?;
+    let parsed = Timestamp::parse(at.text(errors)?);
+    if parsed.is_none() {
+        errors.push(&at.path, "A time as in RFC 3339 is needed, such as 2026-09-03T12:04:01Z.");
+    }
+    parsed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bulk_requeue_means_everything_unless_it_says() {
+        for body in ["", "{}", r#"{"limit": null, "since": null}"#] {
+            let bulk = read(body.as_bytes()).unwrap();
+            assert_eq!((bulk.limit, bulk.dry_run), (limits::DEFAULT_BULK_REQUEUE, false));
+            assert!(bulk.endpoint_id.is_none() && bulk.filter.since.is_none());
+        }
+        let body = r#"{"endpoint_id": "ep_1", "event_type": "a.b", "since": "2026-01-01T00:00:00Z",
+            "until": "2026-01-02T00:00:00+01:00", "dead_reason": "exhausted", "limit": 10000, "dry_run": true}"#;
+        let bulk = read(body.as_bytes()).unwrap();
+        assert_eq!((bulk.limit, bulk.dry_run, bulk.endpoint_id.as_deref()), (10_000, true, Some("ep_1")));
+        assert_eq!(bulk.filter.dead_reason, Some(DeadReason::Exhausted));
+    }
+
+    #[test]
+    fn every_fault_is_named() {
+        let check = |body: &str, wanted: &[&str]| {
+            let problem = read(body.as_bytes()).unwrap_err();
+            let fields: Vec<_> = problem.errors().iter().map(|error| error.field.as_str()).collect();
+            assert_eq!(fields, wanted, "{body}");
+        };
+        check("[]", &[""]);
+        check(r#"{"limit": 0}"#, &["limit"]);
+        check(r#"{"limit": 10001, "dry_run": 1, "x": 1}"#, &["x", "limit", "dry_run"]);
+        check(r#"{"since": "now", "until": 5, "dead_reason": "old"}"#, &["since", "until", "dead_reason"]);
+        check(r#"{"since": "2026-01-02T00:00:00Z", "until": "2026-01-01T00:00:00Z"}"#, &["until"]);
+        check(r#"{"event_type": "a.*", "endpoint_id": 1}"#, &["endpoint_id", "event_type"]);
+        check(r#"{"limit": 1, "limit": 2}"#, &["limit"]);
+    }
 }

@@ -1,31 +1,35 @@
-//! `Idempotency-Key`: the same key and body get the first answer again, across restarts; while the first is still
-//! running, 409. What is remembered is committed with what the request did ([`crate::store::guard`]).
+//! `Idempotency-Key` (`api.md`, *Idempotency*): the same key and body get the first answer again, for 24 hours and across
+//! restarts. The answer is committed with what the request did ([`crate::store::guard`]); here is the rest: which
+//! requests have a key, which of them are running, and what a repeated one is told.
 
-use std::collections::HashSet;
-use std::sync::{Arc, Mutex};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use actix_web::HttpRequest;
-use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
-use actix_web::http::header::CONTENT_TYPE;
+use actix_web::{HttpRequest, HttpResponse};
 use sha2::{Digest, Sha256};
 
-use super::Api;
 use super::auth::Caller;
-use super::problem::{Answer, Code, Problem};
+use super::problem::{Code, Problem};
+use super::{Api, answer, limits};
+use crate::domain::time::Timestamp;
 use crate::engine::retention::ANSWERS_KEPT;
 use crate::store::guard::{Guard, Guarded, Once, Remember, Remembered, RequestKey, StoredAnswer};
 use crate::store::sentence::Sentence;
-use crate::store::sqlite;
+use crate::store::sqlite::Conn;
 
-/// Characters of a key.
-pub const MAX_KEY: usize = 255;
-
-/// The keys whose first request is running.
+/// The requests with a key that have no answer yet, with the hashes of their bodies.
 #[derive(Clone, Default)]
-pub struct Running(Arc<Mutex<HashSet<RequestKey>>>);
+pub struct Running(Arc<Mutex<HashMap<RequestKey, Vec<u8>>>>);
 
-/// A request with a key, from its arrival to its answer.
+impl Running {
+    fn lock(&self) -> MutexGuard<'_, HashMap<RequestKey, Vec<u8>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A request with a key, from its body to its answer. Belongs into the task that carries the request out: as long as
+/// it lives, another request with the same key is told to wait.
 pub struct Keyed {
     request: RequestKey,
     hash: Vec<u8>,
@@ -34,100 +38,120 @@ pub struct Keyed {
 
 impl Drop for Keyed {
     fn drop(&mut self) {
-        self.running.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).remove(&self.request);
+        self.running.lock().remove(&self.request);
     }
 }
 
-/// The request's key, if it has one; it counts as running until the value is dropped.
+/// The key of a request, if it has one.
 ///
 /// # Errors
-/// 400 for a key that is none, 409 while another request with this key runs.
+/// 400 for a key that is none, 422 if one with another body is running, 409 if the same is.
 pub fn key(api: &Api, request: &HttpRequest, caller: Caller, body: &[u8]) -> Result<Option<Keyed>, Problem> {
     let mut values = request.headers().get_all("idempotency-key");
     let Some(value) = values.next() else { return Ok(None) };
-    let text = value
-        .to_str()
-        .ok()
-        .filter(|text| (1..=MAX_KEY).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic()));
-    let (Some(key), None) = (text, values.next()) else {
-        let message = format!("must be one value of 1 to {MAX_KEY} visible ASCII characters");
-        return Err(Problem::field("Idempotency-Key", message));
+    let text = value.to_str().ok().filter(|text| {
+        limits::IDEMPOTENCY_KEY.contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
+    });
+    let (Some(text), None) = (text, values.next()) else {
+        let (least, most) = (limits::IDEMPOTENCY_KEY.start(), limits::IDEMPOTENCY_KEY.end());
+        return Err(Problem::field(
+            "Idempotency-Key",
+            format!("One key of {least} to {most} visible ASCII characters."),
+        ));
     };
     let request = RequestKey {
         tenant: caller.tenant,
         method: request.method().to_string(),
         path: request.path().to_owned(),
-        key: key.to_owned(),
+        key: text.to_owned(),
     };
-    let running = api.running.clone();
-    let first = running.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).insert(request.clone());
-    if !first {
-        return Err(Problem::new(Code::IdempotencyInProgress, "The first request with this key has no answer yet."));
+    let hash = Sha256::digest(body).to_vec();
+    let mut running = api.running.lock();
+    match running.get(&request) {
+        None => drop(running.insert(request.clone(), hash.clone())),
+        Some(other) if *other != hash => return Err(other_body()),
+        Some(_) => {
+            let detail = "The first request with this key has no answer yet; repeat this one when it has.";
+            return Err(Problem::new(Code::IdempotencyInProgress, detail));
+        }
     }
-    Ok(Some(Keyed { request, hash: Sha256::digest(body).to_vec(), running }))
-}
-
-/// A body that goes out as JSON with a status.
-pub fn json(status: u16, body: Vec<u8>) -> HttpResponse {
-    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::OK);
-    HttpResponse::build(status).insert_header((CONTENT_TYPE, "application/json")).body(body)
-}
-
-fn replayed(answer: StoredAnswer) -> HttpResponse {
-    let mut response = json(answer.status, answer.body);
-    let name = actix_web::http::header::HeaderName::from_static("idempotency-replayed");
-    response.headers_mut().insert(name, actix_web::http::header::HeaderValue::from_static("true"));
-    response
+    drop(running);
+    Ok(Some(Keyed { request, hash, running: api.running.clone() }))
 }
 
 fn other_body() -> Problem {
-    Problem::new(Code::IdempotencyMismatch, "This Idempotency-Key was used with another body.")
+    Problem::new(Code::IdempotencyMismatch, "This Idempotency-Key was used for a request with another body.")
 }
 
-/// Carries a sentence out, once per key. `compose` makes the answer to remember (no secret in it), `answer` the one to
-/// give now.
-pub async fn once<S>(
+fn kept_since(now: Timestamp) -> Timestamp {
+    now - ANSWERS_KEPT
+}
+
+/// What a sentence that is carried out once per key came to.
+pub enum Outcome<R> {
+    Done(R),
+    /// It was carried out before; this was the answer.
+    Replayed(HttpResponse),
+}
+
+/// Carries a sentence out, once per key. `remember` makes the answer to keep, without secrets, of what it replied; `None`
+/// where nothing was changed. It is called by the writer, inside the transaction.
+///
+/// # Errors
+/// 422 if the key belongs to another body, 503 if the store does not confirm.
+pub async fn once<S, F>(
     api: &Api,
     keyed: Option<&Keyed>,
     sentence: S,
-    compose: impl Fn(&S::Reply) -> Option<StoredAnswer> + Send + Sync + 'static,
-) -> Result<Result<S::Reply, HttpResponse>, Problem>
+    remember: F,
+) -> Result<Outcome<S::Reply>, Problem>
 where
-    S: Sentence<sqlite::Conn>,
+    S: Sentence<Conn>,
+    F: Fn(&S::Reply) -> Option<StoredAnswer> + Send + Sync + 'static,
 {
     let now = api.store.clock().now();
     let guard = keyed.map(|keyed| Guard {
         request: keyed.request.clone(),
         hash: keyed.hash.clone(),
         now,
-        kept_since: now - ANSWERS_KEPT,
-        compose: Arc::new(compose),
+        kept_since: kept_since(now),
+        compose: Arc::new(remember),
     });
     match api.store.write(Guarded { guard, sentence }).await? {
-        Once::Now(reply) => Ok(Ok(reply)),
-        Once::Before(answer) => Ok(Err(replayed(answer))),
+        Once::Now(reply) => Ok(Outcome::Done(reply)),
+        Once::Before(answer) => Ok(Outcome::Replayed(answer::replayed(answer))),
         Once::OtherBody => Err(other_body()),
     }
 }
 
-/// The remembered answer, for requests that have to know before they do anything.
+/// The answer that is remembered for a key, if there is one. Asked first by every request that looks at anything before
+/// it writes: the endpoint it was for may be gone by now, and the answer is still the same.
 pub async fn before(api: &Api, keyed: Option<&Keyed>) -> Result<Option<HttpResponse>, Problem> {
     let Some(keyed) = keyed else { return Ok(None) };
-    let kept_since = api.store.clock().now() - ANSWERS_KEPT;
+    let kept_since = kept_since(api.store.clock().now());
     match api.store.ask(Remembered { request: keyed.request.clone(), kept_since }).await? {
         None => Ok(None),
         Some((hash, _)) if hash != keyed.hash => Err(other_body()),
-        Some((_, answer)) => Ok(Some(replayed(answer))),
+        Some((_, remembered)) => Ok(Some(answer::replayed(remembered))),
     }
 }
 
-/// Answers with JSON and remembers it, for requests that change nothing in the store.
-pub async fn remember(api: &Api, keyed: Option<&Keyed>, status: u16, body: Vec<u8>) -> Answer {
+/// Answers, and remembers the answer: for requests that change nothing in the store, or more than fits in one
+/// transaction.
+pub async fn answer_and_remember(
+    api: &Api,
+    keyed: Option<&Keyed>,
+    status: StatusCode,
+    body: Vec<u8>,
+) -> Result<HttpResponse, Problem> {
     if let Some(keyed) = keyed {
-        let answer = StoredAnswer { status, body: body.clone() };
-        let now = api.store.clock().now();
-        let (request, hash) = (keyed.request.clone(), keyed.hash.clone());
-        api.store.write(Remember { request, hash, now, answer }).await?;
+        let remember = Remember {
+            request: keyed.request.clone(),
+            hash: keyed.hash.clone(),
+            now: api.store.clock().now(),
+            answer: StoredAnswer { status: status.as_u16(), body: body.clone() },
+        };
+        api.store.write(remember).await?;
     }
-    Ok(json(status, body))
+    Ok(answer::raw(status, body))
 }

@@ -25,8 +25,8 @@ pub struct EditEndpoint {
     pub close_circuit: bool,
 }
 
-/// Disable an endpoint by a person's wish and cut its queue (S15). Answers the row as it stands then, `None` if there is no such
-/// endpoint; one that is disabled already stays as it is.
+/// Disable an endpoint by a person's wish and cut its queue (S15). Answers false if there is no such endpoint; an
+/// endpoint that is disabled already stays as it is.
 #[derive(Clone, Debug)]
 pub struct Disable {
     pub endpoint: EndpointNo,
@@ -36,8 +36,7 @@ pub struct Disable {
     pub spared: Vec<Spared>,
 }
 
-/// Enable an endpoint: clears streaks, circuit and reason (S16). Answers the row as it stands then, `None` if there is no
-/// such endpoint.
+/// Enable an endpoint: clears streaks, circuit and reason (S16). Answers false if there is no such endpoint.
 #[derive(Clone, Debug)]
 pub struct Enable {
     pub endpoint: EndpointNo,
@@ -51,6 +50,14 @@ pub struct DeleteEndpoint {
     pub endpoint: EndpointNo,
     pub tenant: TenantNo,
     pub now: Timestamp,
+}
+
+/// Carry a change of an endpoint out and read the endpoint in the same transaction, so that the answer to remember for
+/// the request is committed with what it tells. Answers what the change did, and the endpoint's row (`None`: deleted).
+#[derive(Clone, Debug)]
+pub struct AndShow<S> {
+    pub endpoint: EndpointNo,
+    pub change: S,
 }
 
 /// Through which door a delivery is put back (S12).
@@ -96,7 +103,7 @@ pub struct DlqFilter {
     pub dead_reason: Option<DeadReason>,
 }
 
-/// Put back a slice of the dead letters, oldest first (at most `limit`, itself at most [`SLICE`]).
+/// Put back a slice of the dead letters, oldest first: looks at [`SLICE`] of them at most, and puts back `limit` at most.
 #[derive(Clone, Debug)]
 pub struct RequeueSlice {
     pub tenant: TenantNo,
@@ -109,11 +116,13 @@ pub struct RequeueSlice {
     pub on_the_wire: Vec<DeliveryNo>,
 }
 
-/// What one slice did.
+/// What one slice did, or would have done.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequeuedSlice {
+    /// `requeued` + `endpoint_disabled`.
     pub matched: u64,
     pub requeued: u64,
+    /// Left alone, and not counted against the limit: or those of one disabled endpoint would hide all others.
     pub endpoint_disabled: u64,
     /// Where the next slice begins; `None`: that was all.
     pub next: Option<DeliveryNo>,

@@ -1,7 +1,8 @@
 //! Lists, as the API asks for them: filters, two orders, keyset cursors.
 
-use crate::domain::delivery::{DeadReason, State};
+use crate::domain::delivery::{DeadReason, DueReason, Line, State};
 use crate::domain::endpoint::Status;
+use crate::domain::event_type::EventType;
 use crate::domain::ids::{DeliveryNo, EndpointNo, TenantNo};
 use crate::domain::time::Timestamp;
 
@@ -81,6 +82,8 @@ pub type Attempts = Vec<AttemptRow>;
 pub struct ListEndpoints {
     pub page: Page,
     pub status: Option<Status>,
+    /// Only those whose filter wants this event type.
+    pub wants: Option<EventType>,
 }
 
 /// An endpoint of this tenant by its id.
@@ -97,6 +100,23 @@ pub struct EndpointFound {
     pub health: HealthRow,
     /// The last attempt's delivery was created at.
     pub last_attempt: Option<(Timestamp, AttemptRow)>,
+}
+
+/// The own due time (S10) of the delivery that an endpoint would attempt first, not counting those on the wire; `None` if
+/// nothing waits.
+#[derive(Clone, Debug)]
+pub struct NextDue {
+    pub endpoint: EndpointNo,
+    /// The endpoint's present cut.
+    pub cut: u32,
+    pub on_the_wire: Vec<DeliveryNo>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DueNext {
+    pub due_at: Timestamp,
+    pub reason: DueReason,
+    pub line: Line,
 }
 
 /// `GET /events`.

@@ -10,7 +10,7 @@ use super::{Conn, RunQueryDsl, Tx};
 use crate::domain::endpoint::Status;
 use crate::domain::ids::{EndpointNo, TenantNo};
 use crate::domain::notice::Notice;
-use crate::store::change::{CreateEndpoint, DeleteEndpoint, Disable, EditEndpoint, Enable};
+use crate::store::change::{AndShow, CreateEndpoint, DeleteEndpoint, Disable, EditEndpoint, Enable};
 use crate::store::rows::{EndpointRow, HealthRow};
 use crate::store::schema::{endpoint_health, endpoints};
 use crate::store::sentence::Sentence;
@@ -34,10 +34,6 @@ impl Sentence<Conn> for CreateEndpoint {
 /// The entry's version, if the endpoint is there and belongs to this tenant.
 fn version(tx: &Tx<'_>, endpoint: EndpointNo, tenant: TenantNo) -> Option<i64> {
     tx.directory.get(endpoint).filter(|entry| entry.tenant == tenant).map(|entry| entry.version)
-}
-
-async fn row(tx: &mut Tx<'_>, endpoint: EndpointNo) -> QueryResult<EndpointRow> {
-    endpoints::table.find(endpoint.0).select(EndpointRow::as_select()).first(tx.conn).await
 }
 
 impl Sentence<Conn> for EditEndpoint {
@@ -113,15 +109,38 @@ async fn clear_health(
     Ok(())
 }
 
-impl Sentence<Conn> for Enable {
-    type Reply = Option<EndpointRow>;
+impl<S: Sentence<Conn>> Sentence<Conn> for AndShow<S> {
+    type Reply = (S::Reply, Option<EndpointRow>);
 
     async fn run(&self, tx: &mut Tx<'_>) -> QueryResult<Self::Reply> {
+        let reply = self.change.run(tx).await?;
+        let row = endpoints::table
+            .filter(endpoints::no.eq(self.endpoint.0).and(endpoints::deleted_at.is_null()))
+            .select(EndpointRow::as_select())
+            .first(tx.conn)
+            .await
+            .optional()?;
+        Ok((reply, row))
+    }
+
+    fn bytes(&self) -> usize {
+        self.change.bytes()
+    }
+
+    fn is_acceptance(&self) -> bool {
+        self.change.is_acceptance()
+    }
+}
+
+impl Sentence<Conn> for Enable {
+    type Reply = bool;
+
+    async fn run(&self, tx: &mut Tx<'_>) -> QueryResult<bool> {
         let Some(version) = version(tx, self.endpoint, self.tenant) else {
-            return Ok(None);
+            return Ok(false);
         };
         let Some(entry) = tx.directory.get_mut(self.endpoint) else {
-            return Ok(None);
+            return Ok(false);
         };
         let was_disabled = !entry.is_enabled();
         let url = entry.url.clone();
@@ -146,23 +165,23 @@ impl Sentence<Conn> for Enable {
             clear_health(tx, self.endpoint, true, Some("The endpoint was enabled"), self.now).await?;
             notify(tx, self.tenant, Some(self.endpoint), &Notice::enabled(&url), self.now).await?;
         }
-        row(tx, self.endpoint).await.map(Some)
+        Ok(true)
     }
 }
 
 impl Sentence<Conn> for Disable {
-    type Reply = Option<EndpointRow>;
+    type Reply = bool;
 
-    async fn run(&self, tx: &mut Tx<'_>) -> QueryResult<Self::Reply> {
+    async fn run(&self, tx: &mut Tx<'_>) -> QueryResult<bool> {
         if version(tx, self.endpoint, self.tenant).is_none() {
-            return Ok(None);
+            return Ok(false);
         }
         if tx.directory.get(self.endpoint).is_some_and(|entry| entry.is_enabled()) {
             let reason = Some(self.reason.clone());
             let how = Cut { status: Status::Disabled, reason, at: self.now, spared: self.spared.clone() };
             cut(tx, self.endpoint, how).await?;
         }
-        row(tx, self.endpoint).await.map(Some)
+        Ok(true)
     }
 }
 

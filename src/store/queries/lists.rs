@@ -1,12 +1,16 @@
 //! Lists and single finds: deliveries, attempts, endpoints, notifications, keys.
 
 use diesel::QueryResult;
+use diesel::dsl::sql;
+use diesel::expression::SqlLiteral;
 use diesel::prelude::*;
+use diesel::sql_types::Bool;
 
 use super::views::{self, Parts, joined, not_cut, says_dead, says_waiting, select};
 use super::{Conn, RunQueryDsl};
-use crate::domain::delivery::State;
+use crate::domain::delivery::{DueReason, Line, State};
 use crate::domain::ids::TenantNo;
+use crate::store::error::corrupt;
 use crate::store::list::*;
 use crate::store::rows::{AttemptRow, DeliveryRow, EndpointRow, HealthRow, NotificationRow, at};
 use crate::store::schema::{
@@ -147,8 +151,52 @@ impl Question<Conn> for ListEndpoints {
         if let Some(status) = self.status {
             query = query.filter(endpoints::status.eq(status.as_str()));
         }
+        if let Some(event_type) = &self.wants {
+            query = query.filter(wants(event_type.as_str()));
+        }
         let rows = query.load(conn).await?;
         Ok(page(rows, &self.page, |row: &EndpointRow| (row.updated_at, row.no)))
+    }
+}
+
+/// The condition that an endpoint's filter holds one of the patterns that match a type. The column is a JSON list of
+/// texts without anything to escape, so an element in its quotes is found as plain text: by what replacing it changes,
+/// which is exact about case and known to every database.
+fn wants(event_type: &str) -> SqlLiteral<Bool> {
+    let pattern = |text: &str| format!("\"{text}\"");
+    let under = event_type.match_indices('.').map(|(dot, _)| pattern(&format!("{}.*", &event_type[..dot])));
+    let patterns = [pattern("*"), pattern(event_type)].into_iter().chain(under);
+    // Event types hold no quotes, so they can stand in the statement.
+    let holds = |pattern: String| format!("replace(endpoints.event_types, '{pattern}', '') <> endpoints.event_types");
+    sql(&format!("({})", patterns.map(holds).collect::<Vec<_>>().join(" OR ")))
+}
+
+impl Question<Conn> for NextDue {
+    type Answer = Option<DueNext>;
+
+    async fn ask(&self, conn: &mut Conn) -> QueryResult<Self::Answer> {
+        let flying: Vec<i64> = self.on_the_wire.iter().map(|no| no.0).collect();
+        let mut next: Option<DueNext> = None;
+        // One look at the head of each line; within a line the order is that of the due times, or (first attempts, which
+        // are due from their acceptance on) makes no difference to anybody who waits.
+        for line in [Line::First, Line::Single, Line::Retry] {
+            let head: Option<(i64, String)> = deliveries::table
+                .filter(deliveries::endpoint.eq(self.endpoint.0))
+                .filter(says_waiting())
+                .filter(deliveries::line.eq(line.code()).and(deliveries::cut.eq(self.cut as i32)))
+                .filter(deliveries::no.ne_all(&flying))
+                .order((deliveries::order_at, deliveries::no))
+                .select((deliveries::due_at, deliveries::due_reason))
+                .first(conn)
+                .await
+                .optional()?;
+            let Some((due_at, reason)) = head else { continue };
+            let reason = DueReason::parse(&reason).ok_or_else(|| corrupt("due_reason"))?;
+            if next.is_none_or(|other| at(due_at) < other.due_at) {
+                next = Some(DueNext { due_at: at(due_at), reason, line });
+            }
+        }
+        Ok(next)
     }
 }
 

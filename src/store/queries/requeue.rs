@@ -86,12 +86,11 @@ impl Sentence<Conn> for RequeueSlice {
     type Reply = RequeuedSlice;
 
     async fn run(&self, tx: &mut Tx<'_>) -> QueryResult<RequeuedSlice> {
-        let limit = self.limit.clamp(1, SLICE);
         let mut query = joined!()
             .filter(deliveries::tenant.eq(self.tenant.0))
             .filter(deliveries::no.gt(self.after.0))
             .order(deliveries::no)
-            .limit(limit)
+            .limit(SLICE)
             .select(select!())
             .into_boxed();
         if let Some(endpoint) = self.filter.endpoint {
@@ -106,11 +105,15 @@ impl Sentence<Conn> for RequeueSlice {
             _ => query.filter(says_dead().or(says_waiting().and(diesel::dsl::not(not_cut())))),
         };
         let rows = query.load::<Parts>(tx.conn).await?;
-        let full = rows.len() as i64 == limit;
+        let full = rows.len() as i64 == SLICE;
         let views = views::complete(tx.conn, rows).await?;
         let next = views.last().map(|view| view.no).filter(|_| full);
         let mut done = RequeuedSlice { next, ..RequeuedSlice::default() };
         for view in views.iter().filter(|view| self.means(view)) {
+            if done.requeued as i64 >= self.limit {
+                done.next = None;
+                break;
+            }
             done.matched += 1;
             if view.endpoint_status != Status::Enabled {
                 done.endpoint_disabled += 1;

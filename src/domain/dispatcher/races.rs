@@ -164,3 +164,38 @@ fn s15_s17_an_attempt_whose_event_had_to_be_read_does_not_begin_after_all_if_the
     assert!(dispatcher.may_begin(DeliveryNo(2)), "the probe may");
     assert!(one_starts_late(500, Health::default()).may_begin(DeliveryNo(2)));
 }
+
+/// The `wake_at` of the batch that one attempt's success leads to.
+fn wake_after(mut dispatcher: Dispatcher) -> Option<Timestamp> {
+    dispatcher.ended(DeliveryNo(1), attempt(Some(200), 2), 0.0, 0, false);
+    let effects = dispatcher.pump(at(2), Room { starts: 0, rate: None });
+    batch(&effects).expect("a batch").wake_at
+}
+
+#[test]
+fn s01_the_row_wakes_the_actor_for_whatever_is_not_in_its_windows() {
+    let rows = || (vec![waiting(1, Line::First, 0)], vec![waiting(2, Line::Retry, 900)]);
+    let started = |(first, second)| {
+        let mut dispatcher = awake(first, second);
+        assert_eq!(starts(&dispatcher.pump(at(1), Room::PLENTY)), [1]);
+        dispatcher
+    };
+    assert_eq!(wake_after(started(rows())), Some(at(900)));
+    assert_eq!(wake_after(started((rows().0, vec![]))), None);
+
+    let mut dispatcher = started(rows());
+    dispatcher.lock(DeliveryNo(2)).unwrap();
+    assert_eq!(wake_after(dispatcher), Some(at(2)), "a person holds a delivery, and may let it go unchanged");
+
+    let mut dispatcher = started(rows());
+    dispatcher.refresh();
+    assert_eq!(wake_after(dispatcher), Some(at(2)), "rows were changed behind its back");
+
+    let mut dispatcher = Dispatcher::new(endpoint(1), Health::default(), 1, LIMITS);
+    dispatcher.pump(at(0), Room::PLENTY);
+    let first = vec![waiting(1, Line::First, 0)];
+    let (second, read_through) = (Vec::new(), DeliveryNo(9));
+    dispatcher.loaded(Loaded { first, first_complete: false, second, second_complete: true, read_through });
+    assert_eq!(starts(&dispatcher.pump(at(1), Room::PLENTY)), [1]);
+    assert_eq!(wake_after(dispatcher), Some(at(2)), "there are more rows than it has read");
+}

@@ -32,6 +32,12 @@ impl Dispatcher {
 
     /// When the next attempt may start by everything known here except slots and permissions; `None` if nothing waits.
     pub fn next_start(&self, now: Timestamp) -> Option<Timestamp> {
+        let next = self.next_due()?;
+        Some(self.local_fault.until(now).map_or(next, |until| until.max(next)))
+    }
+
+    /// The same for whoever knows nothing of faults of ours.
+    pub(super) fn next_due(&self) -> Option<Timestamp> {
         if !self.endpoint.is_enabled() || self.endpoint.paused || self.gone {
             return None;
         }
@@ -40,8 +46,7 @@ impl Dispatcher {
             Line::Single => waiting.due_at,
             _ => self.hold_until(waiting.due_at),
         });
-        let next = first.into_iter().chain(second).min()?;
-        Some(self.local_fault.until(now).map_or(next, |until| until.max(next)))
+        first.into_iter().chain(second).min()
     }
 
     /// The later of a due time and the circuit's hold.

@@ -199,3 +199,13 @@ fn s01_the_row_wakes_the_actor_for_whatever_is_not_in_its_windows() {
     assert_eq!(starts(&dispatcher.pump(at(1), Room::PLENTY)), [1]);
     assert_eq!(wake_after(dispatcher), Some(at(2)), "there are more rows than it has read");
 }
+
+#[test]
+fn s01_a_bulk_requeue_has_the_owner_look_at_its_rows_before_it_writes() {
+    let mut dispatcher = awake(vec![], vec![]);
+    dispatcher.outdated();
+    dispatcher.pump(at(1), Room::PLENTY);
+    dispatcher.reloaded(Some(Reloaded { health_version: 2, ..reloaded(1, &[]).unwrap() }));
+    let effects = dispatcher.pump(at(1), Room::PLENTY);
+    assert!(matches!(effects[..], [Effect::Load { .. }]), "{effects:?}");
+}

@@ -162,8 +162,8 @@ impl Dispatcher {
         let Reloaded { endpoint, health, health_version, positions } = reloaded;
         let before =
             std::mem::replace(&mut self.committed, Versions { endpoint: endpoint.version, health: health_version });
-        // Rows may have been read under the old state, and left out for it.
-        self.stale |= before.endpoint != self.committed.endpoint;
+        // Rows may have been read under the old state and left out for it, or changed behind the windows' back.
+        self.stale |= before != self.committed;
         (self.endpoint, self.health) = (endpoint, health);
         for (ended, _) in std::mem::take(&mut self.unrecorded) {
             let delivery = &ended.delivery;

@@ -249,7 +249,8 @@ impl Dispatcher {
     /// them); a gap before them means that a hint was lost, and only reading helps.
     pub fn hint(&mut self, after: DeliveryNo, deliveries: Vec<Waiting>) {
         let known = self.seen_through.max(self.read_through);
-        if after > known {
+        // Before the first read there is nothing to admit it to, and that read may be older than the hint.
+        if after > known || self.first.is_unread() {
             self.stale = true;
         }
         for delivery in deliveries {

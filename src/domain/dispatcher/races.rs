@@ -209,3 +209,28 @@ fn s01_a_bulk_requeue_has_the_owner_look_at_its_rows_before_it_writes() {
     let effects = dispatcher.pump(at(1), Room::PLENTY);
     assert!(matches!(effects[..], [Effect::Load { .. }]), "{effects:?}");
 }
+
+#[test]
+fn s10_an_old_event_that_is_posted_now_is_not_overdue() {
+    let limits = Limits { paced_before: at(50), ..LIMITS };
+    let mut dispatcher = Dispatcher::new(endpoint(1), Health::default(), 1, limits);
+    dispatcher.pump(at(50), Room::PLENTY);
+    let old = Waiting { order_at: at(1), ..waiting(1, Line::First, 60) };
+    let overdue = waiting(2, Line::First, 40);
+    let (second, read_through) = (Vec::new(), DeliveryNo(2));
+    let first = vec![old, overdue];
+    dispatcher.loaded(Loaded { first, first_complete: true, second, second_complete: true, read_through });
+    assert_eq!(starts(&dispatcher.pump(at(60), Room::PLENTY)), [1], "only what was due before the start is paced");
+    dispatcher.paced(1);
+    assert_eq!(starts(&dispatcher.pump(at(60), Room::PLENTY)), [2]);
+}
+
+#[test]
+fn s01_an_endpoints_very_first_delivery_is_not_lost_while_its_rows_are_read() {
+    let mut dispatcher = Dispatcher::new(endpoint(1), Health::default(), 1, LIMITS);
+    dispatcher.pump(at(0), Room::PLENTY);
+    dispatcher.hint(DeliveryNo(0), vec![waiting(1, Line::First, 0)]);
+    dispatcher.loaded(Loaded { first_complete: true, second_complete: true, ..Loaded::default() });
+    let effects = dispatcher.pump(at(0), Room::PLENTY);
+    assert!(matches!(effects[..], [Effect::Load { .. }]), "{effects:?}");
+}

@@ -81,10 +81,10 @@ impl Dispatcher {
             // the last single one.
             let first_turn = if free == 1 { !self.after_first } else { turn % 2 == 0 };
             let place = loop {
-                let Some(place) = self.next_place(now, first_turn, barred) else {
+                let Some((place, due_at)) = self.next_place(now, first_turn, barred) else {
                     return;
                 };
-                if self.permitted(place, effects) {
+                if self.permitted(place.line, due_at, effects) {
                     break place;
                 }
                 barred[usize::from(place.line != Line::First)] = true;
@@ -97,9 +97,9 @@ impl Dispatcher {
         }
     }
 
-    /// The head of one line, or of the other if that one has nothing due or is barred.
-    fn next_place(&self, now: Timestamp, first_turn: bool, barred: [bool; 2]) -> Option<Place> {
-        let due = |head: Option<&Waiting>| head.filter(|head| head.due_at <= now).map(Waiting::place);
+    /// The head of one line, or of the other if that one has nothing due or is barred; and when it was due.
+    fn next_place(&self, now: Timestamp, first_turn: bool, barred: [bool; 2]) -> Option<(Place, Timestamp)> {
+        let due = |head: Option<&Waiting>| head.filter(|head| head.due_at <= now).map(|it| (it.place(), it.due_at));
         let first = due(self.first.first()).filter(|_| !barred[0]);
         let second = due(self.second.first()).filter(|_| !barred[1]);
         if first_turn { first.or(second) } else { second.or(first) }
@@ -126,8 +126,8 @@ impl Dispatcher {
     }
 
     /// Whether an attempt may start as far as pacing goes: what was overdue when the process started needs permission.
-    fn permitted(&mut self, place: Place, effects: &mut Vec<Effect>) -> bool {
-        if place.line == Line::Single || place.order_at >= self.limits.paced_before {
+    fn permitted(&mut self, line: Line, due_at: Timestamp, effects: &mut Vec<Effect>) -> bool {
+        if line == Line::Single || due_at >= self.limits.paced_before {
             return true;
         }
         if self.permits > 0 {

@@ -85,11 +85,14 @@ struct Obituary {
     endpoint: EndpointNo,
     incarnation: u64,
     supervisor: Addr<Supervisor>,
+    /// The endpoint is deleted: nobody is to take its place.
+    last: bool,
 }
 
 impl Drop for Obituary {
     fn drop(&mut self) {
-        tell_actor(&self.supervisor, Died { endpoint: self.endpoint, incarnation: self.incarnation });
+        let (endpoint, incarnation, last) = (self.endpoint, self.incarnation, self.last);
+        tell_actor(&self.supervisor, Died { endpoint, incarnation, last });
     }
 }
 
@@ -99,7 +102,7 @@ impl EndpointActor {
         EndpointActor {
             endpoint,
             transport: Rc::from(env.transports.open()),
-            obituary: Obituary { endpoint, incarnation, supervisor: supervisor.clone() },
+            obituary: Obituary { endpoint, incarnation, supervisor: supervisor.clone(), last: false },
             env,
             supervisor,
             making: HashMap::new(),
@@ -346,6 +349,7 @@ impl EndpointActor {
             }
             (Brain::Asleep(_), None) => {
                 log::debug!("endpoint {} is deleted; its actor ends", self.endpoint);
+                self.obituary.last = true;
                 ctx.stop();
             }
             (Brain::Asleep(early), Some(owned)) => {

@@ -99,8 +99,8 @@ messages! {
     Hints (Vec<Hint>);
     /// To the supervisor: what a sweep found.
     Swept { needed: Vec<Needed>, last: bool };
-    /// To the supervisor: an endpoint's actor is gone.
-    Died { endpoint: EndpointNo, incarnation: u64 };
+    /// To the supervisor: an endpoint's actor is gone; `last`: because its endpoint is.
+    Died { endpoint: EndpointNo, incarnation: u64, last: bool };
     /// To the supervisor: may I go? `heard`: the number of the last message that came from you.
     AskLeave { endpoint: EndpointNo, incarnation: u64, heard: u64 };
     /// To the supervisor: an endpoint wants to start overdue attempts.

@@ -187,13 +187,13 @@ impl Handler<Swept> for Supervisor {
 impl Handler<Died> for Supervisor {
     type Result = ();
 
-    fn handle(&mut self, Died { endpoint, incarnation }: Died, ctx: &mut Context<Self>) {
+    fn handle(&mut self, Died { endpoint, incarnation, last }: Died, ctx: &mut Context<Self>) {
         // One that was let go is not in the book any more.
         if self.actors.get(&endpoint).is_none_or(|known| known.incarnation != incarnation) {
             return;
         }
         self.actors.remove(&endpoint);
-        if self.is_draining() {
+        if last || self.is_draining() {
             return;
         }
         let since = self.env.clock.now();
@@ -208,8 +208,13 @@ impl Handler<AskLeave> for Supervisor {
     type Result = ();
 
     fn handle(&mut self, AskLeave { endpoint, incarnation, heard }: AskLeave, _: &mut Context<Self>) {
-        let Some(known) = self.actors.get(&endpoint).filter(|known| known.incarnation == incarnation) else { return };
-        let yes = known.sent == heard && !known.owes_a_look;
+        let known = self.actors.get_mut(&endpoint).filter(|known| known.incarnation == incarnation);
+        let Some(known) = known else { return };
+        if std::mem::take(&mut known.owes_a_look) {
+            known.sent += 1;
+            tell_actor(&known.addr, Refresh);
+        }
+        let yes = known.sent == heard;
         tell_actor(&known.addr, LetGo(yes));
         if yes {
             self.actors.remove(&endpoint);

@@ -18,7 +18,7 @@ use super::messages::*;
 use super::supervisor::Supervisor;
 use super::{Env, Live, story};
 use crate::domain::content::Content;
-use crate::domain::dispatcher::{Dispatcher, Effect, Limits, Reloaded, Room, Start};
+use crate::domain::dispatcher::{Dispatcher, Effect, Limits, OnTheWire, Reloaded, Room, Start};
 use crate::domain::egress::WayOut;
 use crate::domain::ids::{DeliveryNo, EndpointNo, EventNo};
 use crate::domain::notice::Notice;
@@ -167,11 +167,15 @@ impl EndpointActor {
                 tell_actor(&self.supervisor, WantPace { endpoint: self.endpoint, attempts });
             }
             Effect::Release(deliveries) => {
-                // If the store refuses, the next start of the process does it.
                 tokio::task::spawn_local(async move {
-                    if let Err(error) = queue.release(deliveries).await {
-                        log::warn!("cut deliveries stay spared until the next start: {error}");
-                    }
+                    let refused = match queue.release(deliveries.clone()).await {
+                        Ok(()) => Vec::new(),
+                        Err(error) => {
+                            log::warn!("deliveries off the wire could not be given up to their cut: {error}");
+                            deliveries
+                        }
+                    };
+                    tell_actor(&me, Released(refused));
                 });
             }
         }
@@ -473,6 +477,13 @@ hears! {
         actor.written(written, now);
     }
 
+    Released => |actor, _ctx, Released(refused)| {
+        let now = actor.env.clock.now();
+        if let Some(dispatcher) = actor.dispatcher() {
+            dispatcher.released(refused, now);
+        }
+    }
+
     WindowRead => |actor, _ctx, WindowRead(rows)| {
         let now = actor.env.clock.now();
         if let Some(dispatcher) = actor.dispatcher() {
@@ -507,6 +518,8 @@ hears! {
 
     LockDelivery as heard => |actor, _ctx, LockDelivery { delivery, back }| {
         let answer = match &mut actor.brain {
+            // Nothing is on the wire, but another request may hold it.
+            Brain::Asleep(early) if early.locks.contains(&delivery) => Err(OnTheWire),
             Brain::Asleep(early) => {
                 early.locks.push(delivery);
                 Ok(())

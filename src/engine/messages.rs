@@ -72,6 +72,8 @@ messages! {
     ContentsRead { asked: Vec<EventNo>, contents: Result<Vec<(EventNo, crate::domain::content::Content)>, StoreError> };
     /// To an endpoint: what the store said to a batch.
     BatchWritten (Result<Recorded, StoreError>);
+    /// To an endpoint: deliveries were given up to their cut, but for these, which the store refused.
+    Released (Vec<DeliveryNo>);
     /// To an endpoint: the beginnings of its lines.
     WindowRead (Result<Loaded, StoreError>);
     /// To an endpoint: how it stands in the store.

@@ -58,7 +58,8 @@ pub enum Effect {
     Reload { positions: Vec<DeliveryNo> },
     /// Ask for permission to start so many overdue attempts; it comes with [`Dispatcher::paced`].
     Pace(usize),
-    /// These deliveries were cut while on the wire, and no result will come: give them up to the cut (S15).
+    /// These deliveries were cut while on the wire, and no result will come: give them up to the cut (S15), and call
+    /// [`Dispatcher::released`].
     Release(Vec<DeliveryNo>),
 }
 
@@ -149,7 +150,9 @@ pub struct Dispatcher {
     after_first: bool,
     /// Taken out of their lines and not attempted, while the endpoint was being changed.
     given_back: Vec<Waiting>,
+    /// To be given up to the cut, and how many times that is being written.
     released: Vec<DeliveryNo>,
+    releasing: u32,
     gone: bool,
 }
 
@@ -191,6 +194,7 @@ impl Dispatcher {
             after_first: false,
             given_back: Vec::new(),
             released: Vec::new(),
+            releasing: 0,
             gone: false,
         }
     }
@@ -224,6 +228,7 @@ impl Dispatcher {
             && self.locked.is_empty()
             && self.loading.is_none()
             && self.released.is_empty()
+            && self.releasing == 0
             && self.given_back.is_empty()
             && self.is_settled()
             && !self.stale
@@ -356,6 +361,15 @@ impl Dispatcher {
             self.admit(delivery);
         } else {
             self.released.push(delivery.no);
+        }
+    }
+
+    /// What [`Effect::Release`] asked for is written, or these deliveries were refused and are tried again after a while.
+    pub fn released(&mut self, refused: Vec<DeliveryNo>, now: Timestamp) {
+        self.releasing = self.releasing.saturating_sub(1);
+        if !refused.is_empty() {
+            self.store_fault.failed(now);
+            self.released.extend(refused);
         }
     }
 

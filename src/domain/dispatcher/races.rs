@@ -234,3 +234,20 @@ fn s01_an_endpoints_very_first_delivery_is_not_lost_while_its_rows_are_read() {
     let effects = dispatcher.pump(at(0), Room::PLENTY);
     assert!(matches!(effects[..], [Effect::Load { .. }]), "{effects:?}");
 }
+
+#[test]
+fn s15_what_could_not_be_given_up_to_the_cut_is_offered_again() {
+    let mut dispatcher = awake(vec![waiting(1, Line::First, 0)], vec![]);
+    dispatcher.pump(at(1), Room::PLENTY);
+    dispatcher.endpoint.cut = 1;
+    dispatcher.endpoint.status = Status::Disabled;
+    dispatcher.ended(DeliveryNo(1), attempt(None, 1), 0.0, 0, false);
+    let released = |effects: &[Effect]| matches!(effects, [Effect::Release(of)] if of[..] == [DeliveryNo(1)]);
+    assert!(released(&dispatcher.pump(at(1), Room::PLENTY)));
+    assert!(!dispatcher.is_idle());
+    dispatcher.released(vec![DeliveryNo(1)], at(1));
+    let again = dispatcher.wake_at(at(1)).expect("an instant");
+    assert!(released(&dispatcher.pump(again, Room::PLENTY)));
+    dispatcher.released(vec![], again);
+    assert!(dispatcher.is_idle());
+}

@@ -10,11 +10,12 @@ impl Dispatcher {
     /// What there is to do now. Call it after everything that came in, and when [`wake_at`](Self::wake_at) has come.
     pub fn pump(&mut self, now: Timestamp, room: Room) -> Vec<Effect> {
         let mut effects = Vec::new();
-        if !self.released.is_empty() {
-            effects.push(Effect::Release(std::mem::take(&mut self.released)));
-        }
         if self.gone {
             return effects;
+        }
+        if !self.released.is_empty() && self.store_fault.until(now).is_none() {
+            self.releasing += 1;
+            effects.push(Effect::Release(std::mem::take(&mut self.released)));
         }
         self.start_what_may(now, room, &mut effects);
         effects.extend(self.next_batch(now));
@@ -25,7 +26,10 @@ impl Dispatcher {
     /// When to call [`pump`](Self::pump) next if nothing comes in before; `None`: no need. What could start already and
     /// did not waits for something that will come in (a slot, a permission, a read), not for time.
     pub fn wake_at(&self, now: Timestamp) -> Option<Timestamp> {
-        let wants_store = self.reload == Reload::Wanted || self.wants_load() || !self.unrecorded.is_empty();
+        let wants_store = self.reload == Reload::Wanted
+            || self.wants_load()
+            || !self.unrecorded.is_empty()
+            || !self.released.is_empty();
         let store = self.store_fault.until(now).filter(|_| wants_store);
         store.into_iter().chain(self.next_start(now).filter(|&at| at > now)).min()
     }

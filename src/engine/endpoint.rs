@@ -162,6 +162,10 @@ impl EndpointActor {
                 let window = LoadWindow { endpoint: self.endpoint, cut, limit };
                 tokio::task::spawn_local(async move { tell_actor(&me, WindowRead(queue.window(window).await)) });
             }
+            Effect::Rest(rest) => {
+                // If the store refuses, the next sweep asks again.
+                tokio::task::spawn_local(async move { queue.rest(rest).await });
+            }
             Effect::Reload { positions } => self.read_endpoint(positions, ctx),
             Effect::Pace(attempts) => {
                 tell_actor(&self.supervisor, WantPace { endpoint: self.endpoint, attempts });

@@ -26,7 +26,7 @@ use super::attempt::{Attempt, Finding, Trigger};
 use super::delivery::{Line, Waiting};
 use super::endpoint::Endpoint;
 use super::health::Health;
-use super::ids::DeliveryNo;
+use super::ids::{DeliveryNo, EndpointNo};
 use super::judge::{Ended, Verdict};
 use super::pressure::{Allowance, BackOff};
 use super::time::{Span, Timestamp};
@@ -61,6 +61,18 @@ pub enum Effect {
     /// These deliveries were cut while on the wire, and no result will come: give them up to the cut (S15), and call
     /// [`Dispatcher::released`].
     Release(Vec<DeliveryNo>),
+    /// The row says that the actor is needed soon, and it is not: put that right.
+    Rest(Rest),
+}
+
+/// When an actor with nothing to do is needed next; applies if neither version moved and the store knows no newer
+/// delivery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rest {
+    pub endpoint: EndpointNo,
+    pub expected: Versions,
+    pub wake_at: Option<Timestamp>,
+    pub seen_through: DeliveryNo,
 }
 
 /// One attempt to make.
@@ -153,6 +165,8 @@ pub struct Dispatcher {
     /// To be given up to the cut, and how many times that is being written.
     released: Vec<DeliveryNo>,
     releasing: u32,
+    /// The row says that this actor is needed about now.
+    poked: bool,
     gone: bool,
 }
 
@@ -195,6 +209,7 @@ impl Dispatcher {
             given_back: Vec::new(),
             released: Vec::new(),
             releasing: 0,
+            poked: false,
             gone: false,
         }
     }
@@ -266,9 +281,10 @@ impl Dispatcher {
         }
     }
 
-    /// The endpoint's newest delivery, as the sweeper or the supervisor knows it: if it was never heard of here, a hint
-    /// was lost.
+    /// The row says that this actor is needed about now. Its newest delivery comes with that: if it was never heard of
+    /// here, a hint was lost.
     pub fn poke(&mut self, newest: DeliveryNo) {
+        self.poked = true;
         if newest > self.seen_through.max(self.read_through) {
             self.stale = true;
         }

@@ -251,3 +251,22 @@ fn s15_what_could_not_be_given_up_to_the_cut_is_offered_again() {
     dispatcher.released(vec![], again);
     assert!(dispatcher.is_idle());
 }
+
+#[test]
+fn an_actor_that_is_woken_for_nothing_says_so() {
+    let rest = |second: Vec<Waiting>| {
+        let mut dispatcher = awake(vec![], second);
+        assert!(dispatcher.pump(at(1), Room::PLENTY).is_empty());
+        dispatcher.poke(DeliveryNo(1));
+        dispatcher.seen_through = DeliveryNo(1);
+        dispatcher.stale = false;
+        match &dispatcher.pump(at(1), Room::PLENTY)[..] {
+            [] => None,
+            [Effect::Rest(rest)] => Some(rest.wake_at),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(rest(vec![]), Some(None));
+    assert_eq!(rest(vec![waiting(1, Line::Retry, 900)]), Some(Some(at(900))));
+    assert_eq!(rest(vec![waiting(1, Line::Retry, 30)]), None, "it is needed soon");
+}

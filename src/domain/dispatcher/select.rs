@@ -4,7 +4,7 @@ use super::super::attempt::Trigger;
 use super::super::delivery::{Line, Place, Waiting};
 use super::super::health::Circuit;
 use super::super::time::Timestamp;
-use super::{Dispatcher, Effect, Reload, Room, Start};
+use super::{Dispatcher, Effect, Reload, Rest, Room, Start};
 
 impl Dispatcher {
     /// What there is to do now. Call it after everything that came in, and when [`wake_at`](Self::wake_at) has come.
@@ -20,7 +20,22 @@ impl Dispatcher {
         self.start_what_may(now, room, &mut effects);
         effects.extend(self.next_batch(now));
         effects.extend(self.next_read(now));
+        effects.extend(self.next_rest(now));
         effects
+    }
+
+    /// After a poke that found nothing to do: whatever the row's instant was written for is over, and left alone it would
+    /// bring the actor back for ever.
+    fn next_rest(&mut self, now: Timestamp) -> Option<Effect> {
+        if !std::mem::take(&mut self.poked) || !self.is_idle() {
+            return None;
+        }
+        let wake_at = self.next_due();
+        let soon = now + self.limits.real_second.scaled(60.0);
+        wake_at.is_none_or(|at| at > soon).then(|| {
+            let (endpoint, expected) = (self.endpoint.no, self.committed);
+            Effect::Rest(Rest { endpoint, expected, wake_at, seen_through: self.seen_through.max(self.read_through) })
+        })
     }
 
     /// When to call [`pump`](Self::pump) next if nothing comes in before; `None`: no need. What could start already and

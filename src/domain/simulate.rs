@@ -221,7 +221,7 @@ impl World<'_> {
                         ..Loaded::default()
                     }),
                     Effect::Pace(permits) => self.dispatcher.paced(permits),
-                    Effect::Reload { .. } | Effect::Release(_) => {}
+                    Effect::Reload { .. } | Effect::Release(_) | Effect::Rest(_) => {}
                 }
             }
         }

@@ -43,6 +43,11 @@ impl Window {
         self.bound.is_some()
     }
 
+    /// Nothing has been read yet: nothing is admitted.
+    pub fn is_unread(&self) -> bool {
+        self.bound == Some(Bound::Unread)
+    }
+
     /// Time to read on: there is more, and less than a quarter of the window is left.
     pub fn is_low(&self) -> bool {
         self.has_more() && self.len() < self.capacity.div_ceil(4)

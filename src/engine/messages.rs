@@ -72,6 +72,8 @@ messages! {
     ContentsRead { asked: Vec<EventNo>, contents: Result<Vec<(EventNo, crate::domain::content::Content)>, StoreError> };
     /// To an endpoint: what the store said to a batch.
     BatchWritten (Result<Recorded, StoreError>);
+    /// To an endpoint: deliveries were given up to their cut, but for these, which the store refused.
+    Released (Vec<DeliveryNo>);
     /// To an endpoint: the beginnings of its lines.
     WindowRead (Result<Loaded, StoreError>);
     /// To an endpoint: how it stands in the store.
@@ -99,8 +101,8 @@ messages! {
     Hints (Vec<Hint>);
     /// To the supervisor: what a sweep found.
     Swept { needed: Vec<Needed>, last: bool };
-    /// To the supervisor: an endpoint's actor is gone.
-    Died { endpoint: EndpointNo, incarnation: u64 };
+    /// To the supervisor: an endpoint's actor is gone; `last`: because its endpoint is.
+    Died { endpoint: EndpointNo, incarnation: u64, last: bool };
     /// To the supervisor: may I go? `heard`: the number of the last message that came from you.
     AskLeave { endpoint: EndpointNo, incarnation: u64, heard: u64 };
     /// To the supervisor: an endpoint wants to start overdue attempts.

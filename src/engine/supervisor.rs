@@ -30,7 +30,10 @@ pub struct Supervisor {
     deaths: HashMap<EndpointNo, Deaths>,
     incarnations: u64,
     pacer: Pacer,
+    /// The next round is coming.
     pacing: bool,
+    /// The last round, in engine time.
+    paced_at: Timestamp,
     sweeping: bool,
 }
 
@@ -61,6 +64,7 @@ impl Supervisor {
             incarnations: 0,
             pacer: Pacer::default(),
             pacing: false,
+            paced_at: Timestamp::MIN,
             sweeping: false,
         }
     }
@@ -113,8 +117,13 @@ impl Supervisor {
         }
     }
 
+    /// One round: what the time since the last one allows, but no more than a regular round.
     fn pace(&mut self, ctx: &mut Context<Self>) {
-        for (endpoint, permits) in self.pacer.tick(self.env.settings.restart_rate, PACE_EVERY.as_secs_f64()) {
+        let now = self.env.clock.now();
+        let passed = now.since(self.paced_at).as_secs_f64() / self.env.clock.scale();
+        self.paced_at = now;
+        let seconds = passed.min(PACE_EVERY.as_secs_f64());
+        for (endpoint, permits) in self.pacer.tick(self.env.settings.restart_rate, seconds) {
             if let Some(known) = self.actors.get_mut(&endpoint) {
                 known.sent += 1;
                 tell_actor(&known.addr, Paced(permits));
@@ -178,13 +187,13 @@ impl Handler<Swept> for Supervisor {
 impl Handler<Died> for Supervisor {
     type Result = ();
 
-    fn handle(&mut self, Died { endpoint, incarnation }: Died, ctx: &mut Context<Self>) {
+    fn handle(&mut self, Died { endpoint, incarnation, last }: Died, ctx: &mut Context<Self>) {
         // One that was let go is not in the book any more.
         if self.actors.get(&endpoint).is_none_or(|known| known.incarnation != incarnation) {
             return;
         }
         self.actors.remove(&endpoint);
-        if self.is_draining() {
+        if last || self.is_draining() {
             return;
         }
         let since = self.env.clock.now();
@@ -199,8 +208,13 @@ impl Handler<AskLeave> for Supervisor {
     type Result = ();
 
     fn handle(&mut self, AskLeave { endpoint, incarnation, heard }: AskLeave, _: &mut Context<Self>) {
-        let Some(known) = self.actors.get(&endpoint).filter(|known| known.incarnation == incarnation) else { return };
-        let yes = known.sent == heard && !known.owes_a_look;
+        let known = self.actors.get_mut(&endpoint).filter(|known| known.incarnation == incarnation);
+        let Some(known) = known else { return };
+        if std::mem::take(&mut known.owes_a_look) {
+            known.sent += 1;
+            tell_actor(&known.addr, Refresh);
+        }
+        let yes = known.sent == heard;
         tell_actor(&known.addr, LetGo(yes));
         if yes {
             self.actors.remove(&endpoint);

@@ -31,7 +31,7 @@ use async_trait::async_trait;
 
 use crate::clock::Clock;
 use crate::domain::content::{ByteBudget, Content};
-use crate::domain::dispatcher::{Batch, Loaded};
+use crate::domain::dispatcher::{Batch, Loaded, Rest};
 use crate::domain::health::Health;
 use crate::domain::ids::{DeliveryNo, EndpointNo, EventNo, TenantNo};
 use crate::domain::notice::Notice;
@@ -40,7 +40,7 @@ use endpoint_record::EndpointRecord;
 use error::StoreError;
 use hint::HintSink;
 use load::{LoadContents, LoadEndpoint, LoadWindow, Needed, NeededBy};
-use record::{Record, Recorded};
+use record::{Record, RecordRest, Recorded};
 use sentence::{Question, Sentence};
 pub use vault::{Vault, WrongKey};
 
@@ -72,6 +72,8 @@ pub trait Queue: Send + Sync {
     async fn record(&self, batch: Batch) -> Result<Recorded, StoreError>;
     /// Gives deliveries up to the cut that spared them.
     async fn release(&self, deliveries: Vec<DeliveryNo>) -> Result<(), StoreError>;
+    /// Writes when an actor with nothing to do is needed next.
+    async fn rest(&self, rest: Rest) -> Result<(), StoreError>;
     /// Tells the installation's operators something.
     async fn tell_operators(&self, notice: Notice) -> Result<(), StoreError>;
     /// The endpoints whose actors are needed.
@@ -197,6 +199,10 @@ impl Queue for Store {
 
     async fn release(&self, deliveries: Vec<DeliveryNo>) -> Result<(), StoreError> {
         self.write(ReleaseSpared(deliveries)).await
+    }
+
+    async fn rest(&self, rest: Rest) -> Result<(), StoreError> {
+        self.write(RecordRest(rest)).await
     }
 
     async fn tell_operators(&self, notice: Notice) -> Result<(), StoreError> {

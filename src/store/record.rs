@@ -1,6 +1,6 @@
 //! Recording results, as the engine asks for it.
 
-use crate::domain::dispatcher::Batch;
+use crate::domain::dispatcher::{Batch, Rest};
 
 /// Write what these attempts came to, if endpoint and health still have the versions they were judged by.
 #[derive(Clone, Debug)]
@@ -16,3 +16,7 @@ pub enum Recorded {
     /// The endpoint is deleted. Nothing was written.
     Gone,
 }
+
+/// Write when an actor with nothing to do is needed next, if nothing moved since it worked that out.
+#[derive(Clone, Copy, Debug)]
+pub struct RecordRest(pub Rest);

@@ -26,7 +26,7 @@ use super::attempt::{Attempt, Finding, Trigger};
 use super::delivery::{Line, Waiting};
 use super::endpoint::Endpoint;
 use super::health::Health;
-use super::ids::DeliveryNo;
+use super::ids::{DeliveryNo, EndpointNo};
 use super::judge::{Ended, Verdict};
 use super::pressure::{Allowance, BackOff};
 use super::time::{Span, Timestamp};
@@ -58,8 +58,21 @@ pub enum Effect {
     Reload { positions: Vec<DeliveryNo> },
     /// Ask for permission to start so many overdue attempts; it comes with [`Dispatcher::paced`].
     Pace(usize),
-    /// These deliveries were cut while on the wire, and no result will come: give them up to the cut (S15).
+    /// These deliveries were cut while on the wire, and no result will come: give them up to the cut (S15), and call
+    /// [`Dispatcher::released`].
     Release(Vec<DeliveryNo>),
+    /// The row says that the actor is needed soon, and it is not: put that right.
+    Rest(Rest),
+}
+
+/// When an actor with nothing to do is needed next; applies if neither version moved and the store knows no newer
+/// delivery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rest {
+    pub endpoint: EndpointNo,
+    pub expected: Versions,
+    pub wake_at: Option<Timestamp>,
+    pub seen_through: DeliveryNo,
 }
 
 /// One attempt to make.
@@ -149,7 +162,11 @@ pub struct Dispatcher {
     after_first: bool,
     /// Taken out of their lines and not attempted, while the endpoint was being changed.
     given_back: Vec<Waiting>,
+    /// To be given up to the cut, and how many times that is being written.
     released: Vec<DeliveryNo>,
+    releasing: u32,
+    /// The row says that this actor is needed about now.
+    poked: bool,
     gone: bool,
 }
 
@@ -191,6 +208,8 @@ impl Dispatcher {
             after_first: false,
             given_back: Vec::new(),
             released: Vec::new(),
+            releasing: 0,
+            poked: false,
             gone: false,
         }
     }
@@ -224,6 +243,7 @@ impl Dispatcher {
             && self.locked.is_empty()
             && self.loading.is_none()
             && self.released.is_empty()
+            && self.releasing == 0
             && self.given_back.is_empty()
             && self.is_settled()
             && !self.stale
@@ -249,7 +269,8 @@ impl Dispatcher {
     /// them); a gap before them means that a hint was lost, and only reading helps.
     pub fn hint(&mut self, after: DeliveryNo, deliveries: Vec<Waiting>) {
         let known = self.seen_through.max(self.read_through);
-        if after > known {
+        // Before the first read there is nothing to admit it to, and that read may be older than the hint.
+        if after > known || self.first.is_unread() {
             self.stale = true;
         }
         for delivery in deliveries {
@@ -260,9 +281,10 @@ impl Dispatcher {
         }
     }
 
-    /// The endpoint's newest delivery, as the sweeper or the supervisor knows it: if it was never heard of here, a hint
-    /// was lost.
+    /// The row says that this actor is needed about now. Its newest delivery comes with that: if it was never heard of
+    /// here, a hint was lost.
     pub fn poke(&mut self, newest: DeliveryNo) {
+        self.poked = true;
         if newest > self.seen_through.max(self.read_through) {
             self.stale = true;
         }
@@ -355,6 +377,15 @@ impl Dispatcher {
             self.admit(delivery);
         } else {
             self.released.push(delivery.no);
+        }
+    }
+
+    /// What [`Effect::Release`] asked for is written, or these deliveries were refused and are tried again after a while.
+    pub fn released(&mut self, refused: Vec<DeliveryNo>, now: Timestamp) {
+        self.releasing = self.releasing.saturating_sub(1);
+        if !refused.is_empty() {
+            self.store_fault.failed(now);
+            self.released.extend(refused);
         }
     }
 

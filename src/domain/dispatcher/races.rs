@@ -164,3 +164,109 @@ fn s15_s17_an_attempt_whose_event_had_to_be_read_does_not_begin_after_all_if_the
     assert!(dispatcher.may_begin(DeliveryNo(2)), "the probe may");
     assert!(one_starts_late(500, Health::default()).may_begin(DeliveryNo(2)));
 }
+
+/// The `wake_at` of the batch that one attempt's success leads to.
+fn wake_after(mut dispatcher: Dispatcher) -> Option<Timestamp> {
+    dispatcher.ended(DeliveryNo(1), attempt(Some(200), 2), 0.0, 0, false);
+    let effects = dispatcher.pump(at(2), Room { starts: 0, rate: None });
+    batch(&effects).expect("a batch").wake_at
+}
+
+#[test]
+fn s01_the_row_wakes_the_actor_for_whatever_is_not_in_its_windows() {
+    let rows = || (vec![waiting(1, Line::First, 0)], vec![waiting(2, Line::Retry, 900)]);
+    let started = |(first, second)| {
+        let mut dispatcher = awake(first, second);
+        assert_eq!(starts(&dispatcher.pump(at(1), Room::PLENTY)), [1]);
+        dispatcher
+    };
+    assert_eq!(wake_after(started(rows())), Some(at(900)));
+    assert_eq!(wake_after(started((rows().0, vec![]))), None);
+
+    let mut dispatcher = started(rows());
+    dispatcher.lock(DeliveryNo(2)).unwrap();
+    assert_eq!(wake_after(dispatcher), Some(at(2)), "a person holds a delivery, and may let it go unchanged");
+
+    let mut dispatcher = started(rows());
+    dispatcher.refresh();
+    assert_eq!(wake_after(dispatcher), Some(at(2)), "rows were changed behind its back");
+
+    let mut dispatcher = Dispatcher::new(endpoint(1), Health::default(), 1, LIMITS);
+    dispatcher.pump(at(0), Room::PLENTY);
+    let first = vec![waiting(1, Line::First, 0)];
+    let (second, read_through) = (Vec::new(), DeliveryNo(9));
+    dispatcher.loaded(Loaded { first, first_complete: false, second, second_complete: true, read_through });
+    assert_eq!(starts(&dispatcher.pump(at(1), Room::PLENTY)), [1]);
+    assert_eq!(wake_after(dispatcher), Some(at(2)), "there are more rows than it has read");
+}
+
+#[test]
+fn s01_a_bulk_requeue_has_the_owner_look_at_its_rows_before_it_writes() {
+    let mut dispatcher = awake(vec![], vec![]);
+    dispatcher.outdated();
+    dispatcher.pump(at(1), Room::PLENTY);
+    dispatcher.reloaded(Some(Reloaded { health_version: 2, ..reloaded(1, &[]).unwrap() }));
+    let effects = dispatcher.pump(at(1), Room::PLENTY);
+    assert!(matches!(effects[..], [Effect::Load { .. }]), "{effects:?}");
+}
+
+#[test]
+fn s10_an_old_event_that_is_posted_now_is_not_overdue() {
+    let limits = Limits { paced_before: at(50), ..LIMITS };
+    let mut dispatcher = Dispatcher::new(endpoint(1), Health::default(), 1, limits);
+    dispatcher.pump(at(50), Room::PLENTY);
+    let old = Waiting { order_at: at(1), ..waiting(1, Line::First, 60) };
+    let overdue = waiting(2, Line::First, 40);
+    let (second, read_through) = (Vec::new(), DeliveryNo(2));
+    let first = vec![old, overdue];
+    dispatcher.loaded(Loaded { first, first_complete: true, second, second_complete: true, read_through });
+    assert_eq!(starts(&dispatcher.pump(at(60), Room::PLENTY)), [1], "only what was due before the start is paced");
+    dispatcher.paced(1);
+    assert_eq!(starts(&dispatcher.pump(at(60), Room::PLENTY)), [2]);
+}
+
+#[test]
+fn s01_an_endpoints_very_first_delivery_is_not_lost_while_its_rows_are_read() {
+    let mut dispatcher = Dispatcher::new(endpoint(1), Health::default(), 1, LIMITS);
+    dispatcher.pump(at(0), Room::PLENTY);
+    dispatcher.hint(DeliveryNo(0), vec![waiting(1, Line::First, 0)]);
+    dispatcher.loaded(Loaded { first_complete: true, second_complete: true, ..Loaded::default() });
+    let effects = dispatcher.pump(at(0), Room::PLENTY);
+    assert!(matches!(effects[..], [Effect::Load { .. }]), "{effects:?}");
+}
+
+#[test]
+fn s15_what_could_not_be_given_up_to_the_cut_is_offered_again() {
+    let mut dispatcher = awake(vec![waiting(1, Line::First, 0)], vec![]);
+    dispatcher.pump(at(1), Room::PLENTY);
+    dispatcher.endpoint.cut = 1;
+    dispatcher.endpoint.status = Status::Disabled;
+    dispatcher.ended(DeliveryNo(1), attempt(None, 1), 0.0, 0, false);
+    let released = |effects: &[Effect]| matches!(effects, [Effect::Release(of)] if of[..] == [DeliveryNo(1)]);
+    assert!(released(&dispatcher.pump(at(1), Room::PLENTY)));
+    assert!(!dispatcher.is_idle());
+    dispatcher.released(vec![DeliveryNo(1)], at(1));
+    let again = dispatcher.wake_at(at(1)).expect("an instant");
+    assert!(released(&dispatcher.pump(again, Room::PLENTY)));
+    dispatcher.released(vec![], again);
+    assert!(dispatcher.is_idle());
+}
+
+#[test]
+fn an_actor_that_is_woken_for_nothing_says_so() {
+    let rest = |second: Vec<Waiting>| {
+        let mut dispatcher = awake(vec![], second);
+        assert!(dispatcher.pump(at(1), Room::PLENTY).is_empty());
+        dispatcher.poke(DeliveryNo(1));
+        dispatcher.seen_through = DeliveryNo(1);
+        dispatcher.stale = false;
+        match &dispatcher.pump(at(1), Room::PLENTY)[..] {
+            [] => None,
+            [Effect::Rest(rest)] => Some(rest.wake_at),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(rest(vec![]), Some(None));
+    assert_eq!(rest(vec![waiting(1, Line::Retry, 900)]), Some(Some(at(900))));
+    assert_eq!(rest(vec![waiting(1, Line::Retry, 30)]), None, "it is needed soon");
+}

@@ -9,7 +9,7 @@ use super::super::health::Health;
 use super::super::ids::{DeliveryNo, EndpointNo};
 use super::super::judge::{self, Ended, Verdict};
 use super::super::time::Timestamp;
-use super::{Dispatcher, Effect, Reload, Versions};
+use super::{Dispatcher, Effect, Reload, Versions, Window};
 
 /// Everything that the results of an endpoint change, to be written in one transaction, and only if both versions still
 /// hold.
@@ -86,17 +86,23 @@ impl Dispatcher {
         }))
     }
 
-    /// When the actor is needed once the batch at hand is committed. Whatever is on the wire then must be found again
-    /// if the process dies, so it counts as needed now.
+    /// When the actor is needed once the batch at hand is committed, should the process die right then. What is on the
+    /// wire, in a person's hands or not read yet must be found again, so it counts as needed now; and the next process
+    /// knows nothing of our back-off.
     fn wake_when_recorded(&self, now: Timestamp) -> Option<Timestamp> {
-        if !self.in_flight.is_empty() {
+        if !self.endpoint.is_enabled() {
+            return None;
+        }
+        let in_hand = !self.in_flight.is_empty() || !self.locked.is_empty() || !self.given_back.is_empty();
+        let unread = |window: &Window| window.is_empty() && window.has_more();
+        if in_hand || self.stale || self.loading.is_some() || unread(&self.first) || unread(&self.second) {
             return Some(now);
         }
         let retries = self.recording.iter().flatten().filter_map(|(_, verdict)| match verdict.next {
-            Next::Retry { due_at, .. } if self.endpoint.is_enabled() => Some(self.hold_until(due_at)),
+            Next::Retry { due_at, .. } => Some(self.hold_until(due_at)),
             _ => None,
         });
-        retries.chain(self.next_start(now)).min()
+        retries.chain(self.next_due()).min()
     }
 
     /// The batch is committed. `skipped`: some of its results no longer belonged to their rows and were left out.
@@ -156,8 +162,8 @@ impl Dispatcher {
         let Reloaded { endpoint, health, health_version, positions } = reloaded;
         let before =
             std::mem::replace(&mut self.committed, Versions { endpoint: endpoint.version, health: health_version });
-        // Rows may have been read under the old state, and left out for it.
-        self.stale |= before.endpoint != self.committed.endpoint;
+        // Rows may have been read under the old state and left out for it, or changed behind the windows' back.
+        self.stale |= before != self.committed;
         (self.endpoint, self.health) = (endpoint, health);
         for (ended, _) in std::mem::take(&mut self.unrecorded) {
             let delivery = &ended.delivery;

@@ -4,34 +4,59 @@ use super::super::attempt::Trigger;
 use super::super::delivery::{Line, Place, Waiting};
 use super::super::health::Circuit;
 use super::super::time::Timestamp;
-use super::{Dispatcher, Effect, Reload, Room, Start};
+use super::{Dispatcher, Effect, Reload, Rest, Room, Start};
 
 impl Dispatcher {
     /// What there is to do now. Call it after everything that came in, and when [`wake_at`](Self::wake_at) has come.
     pub fn pump(&mut self, now: Timestamp, room: Room) -> Vec<Effect> {
         let mut effects = Vec::new();
-        if !self.released.is_empty() {
-            effects.push(Effect::Release(std::mem::take(&mut self.released)));
-        }
         if self.gone {
             return effects;
+        }
+        if !self.released.is_empty() && self.store_fault.until(now).is_none() {
+            self.releasing += 1;
+            effects.push(Effect::Release(std::mem::take(&mut self.released)));
         }
         self.start_what_may(now, room, &mut effects);
         effects.extend(self.next_batch(now));
         effects.extend(self.next_read(now));
+        effects.extend(self.next_rest(now));
         effects
+    }
+
+    /// After a poke that found nothing to do: whatever the row's instant was written for is over, and left alone it would
+    /// bring the actor back for ever.
+    fn next_rest(&mut self, now: Timestamp) -> Option<Effect> {
+        if !std::mem::take(&mut self.poked) || !self.is_idle() {
+            return None;
+        }
+        let wake_at = self.next_due();
+        let soon = now + self.limits.real_second.scaled(60.0);
+        wake_at.is_none_or(|at| at > soon).then(|| {
+            let (endpoint, expected) = (self.endpoint.no, self.committed);
+            Effect::Rest(Rest { endpoint, expected, wake_at, seen_through: self.seen_through.max(self.read_through) })
+        })
     }
 
     /// When to call [`pump`](Self::pump) next if nothing comes in before; `None`: no need. What could start already and
     /// did not waits for something that will come in (a slot, a permission, a read), not for time.
     pub fn wake_at(&self, now: Timestamp) -> Option<Timestamp> {
-        let wants_store = self.reload == Reload::Wanted || self.wants_load() || !self.unrecorded.is_empty();
+        let wants_store = self.reload == Reload::Wanted
+            || self.wants_load()
+            || !self.unrecorded.is_empty()
+            || !self.released.is_empty();
         let store = self.store_fault.until(now).filter(|_| wants_store);
         store.into_iter().chain(self.next_start(now).filter(|&at| at > now)).min()
     }
 
     /// When the next attempt may start by everything known here except slots and permissions; `None` if nothing waits.
     pub fn next_start(&self, now: Timestamp) -> Option<Timestamp> {
+        let next = self.next_due()?;
+        Some(self.local_fault.until(now).map_or(next, |until| until.max(next)))
+    }
+
+    /// The same for whoever knows nothing of faults of ours.
+    pub(super) fn next_due(&self) -> Option<Timestamp> {
         if !self.endpoint.is_enabled() || self.endpoint.paused || self.gone {
             return None;
         }
@@ -40,8 +65,7 @@ impl Dispatcher {
             Line::Single => waiting.due_at,
             _ => self.hold_until(waiting.due_at),
         });
-        let next = first.into_iter().chain(second).min()?;
-        Some(self.local_fault.until(now).map_or(next, |until| until.max(next)))
+        first.into_iter().chain(second).min()
     }
 
     /// The later of a due time and the circuit's hold.
@@ -76,10 +100,10 @@ impl Dispatcher {
             // the last single one.
             let first_turn = if free == 1 { !self.after_first } else { turn % 2 == 0 };
             let place = loop {
-                let Some(place) = self.next_place(now, first_turn, barred) else {
+                let Some((place, due_at)) = self.next_place(now, first_turn, barred) else {
                     return;
                 };
-                if self.permitted(place, effects) {
+                if self.permitted(place.line, due_at, effects) {
                     break place;
                 }
                 barred[usize::from(place.line != Line::First)] = true;
@@ -92,9 +116,9 @@ impl Dispatcher {
         }
     }
 
-    /// The head of one line, or of the other if that one has nothing due or is barred.
-    fn next_place(&self, now: Timestamp, first_turn: bool, barred: [bool; 2]) -> Option<Place> {
-        let due = |head: Option<&Waiting>| head.filter(|head| head.due_at <= now).map(Waiting::place);
+    /// The head of one line, or of the other if that one has nothing due or is barred; and when it was due.
+    fn next_place(&self, now: Timestamp, first_turn: bool, barred: [bool; 2]) -> Option<(Place, Timestamp)> {
+        let due = |head: Option<&Waiting>| head.filter(|head| head.due_at <= now).map(|it| (it.place(), it.due_at));
         let first = due(self.first.first()).filter(|_| !barred[0]);
         let second = due(self.second.first()).filter(|_| !barred[1]);
         if first_turn { first.or(second) } else { second.or(first) }
@@ -121,8 +145,8 @@ impl Dispatcher {
     }
 
     /// Whether an attempt may start as far as pacing goes: what was overdue when the process started needs permission.
-    fn permitted(&mut self, place: Place, effects: &mut Vec<Effect>) -> bool {
-        if place.line == Line::Single || place.order_at >= self.limits.paced_before {
+    fn permitted(&mut self, line: Line, due_at: Timestamp, effects: &mut Vec<Effect>) -> bool {
+        if line == Line::Single || due_at >= self.limits.paced_before {
             return true;
         }
         if self.permits > 0 {

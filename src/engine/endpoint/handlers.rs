@@ -9,6 +9,7 @@ use super::super::Live;
 use super::super::messages::*;
 use super::{Brain, EndpointActor, KEEP_CONTENT};
 use crate::domain::content::Content;
+use crate::domain::dispatcher::OnTheWire;
 use crate::domain::ids::EventNo;
 
 /// Handlers that tell the dispatcher something and take a turn.
@@ -91,6 +92,13 @@ hears! {
         actor.written(written, now);
     }
 
+    Released => |actor, _ctx, Released(refused)| {
+        let now = actor.env.clock.now();
+        if let Some(dispatcher) = actor.dispatcher() {
+            dispatcher.released(refused, now);
+        }
+    }
+
     WindowRead => |actor, _ctx, WindowRead(rows)| {
         let now = actor.env.clock.now();
         if let Some(dispatcher) = actor.dispatcher() {
@@ -125,6 +133,8 @@ hears! {
 
     LockDelivery as heard => |actor, _ctx, LockDelivery { delivery, back }| {
         let answer = match &mut actor.brain {
+            // Nothing is on the wire, but another request may hold it.
+            Brain::Asleep(early) if early.locks.contains(&delivery) => Err(OnTheWire),
             Brain::Asleep(early) => {
                 early.locks.push(delivery);
                 Ok(())

@@ -87,11 +87,14 @@ struct Obituary {
     endpoint: EndpointNo,
     incarnation: u64,
     supervisor: Addr<Supervisor>,
+    /// The endpoint is deleted: nobody is to take its place.
+    last: bool,
 }
 
 impl Drop for Obituary {
     fn drop(&mut self) {
-        tell_actor(&self.supervisor, Died { endpoint: self.endpoint, incarnation: self.incarnation });
+        let (endpoint, incarnation, last) = (self.endpoint, self.incarnation, self.last);
+        tell_actor(&self.supervisor, Died { endpoint, incarnation, last });
     }
 }
 
@@ -101,7 +104,7 @@ impl EndpointActor {
         EndpointActor {
             endpoint,
             transport: Rc::from(env.transports.open()),
-            obituary: Obituary { endpoint, incarnation, supervisor: supervisor.clone() },
+            obituary: Obituary { endpoint, incarnation, supervisor: supervisor.clone(), last: false },
             env,
             supervisor,
             making: HashMap::new(),
@@ -161,16 +164,24 @@ impl EndpointActor {
                 let window = LoadWindow { endpoint: self.endpoint, cut, limit };
                 tokio::task::spawn_local(async move { tell_actor(&me, WindowRead(queue.window(window).await)) });
             }
+            Effect::Rest(rest) => {
+                // If the store refuses, the next sweep asks again.
+                tokio::task::spawn_local(async move { queue.rest(rest).await });
+            }
             Effect::Reload { positions } => self.read_endpoint(positions, ctx),
             Effect::Pace(attempts) => {
                 tell_actor(&self.supervisor, WantPace { endpoint: self.endpoint, attempts });
             }
             Effect::Release(deliveries) => {
-                // If the store refuses, the next start of the process does it.
                 tokio::task::spawn_local(async move {
-                    if let Err(error) = queue.release(deliveries).await {
-                        log::warn!("cut deliveries stay spared until the next start: {error}");
-                    }
+                    let refused = match queue.release(deliveries.clone()).await {
+                        Ok(()) => Vec::new(),
+                        Err(error) => {
+                            log::warn!("deliveries off the wire could not be given up to their cut: {error}");
+                            deliveries
+                        }
+                    };
+                    tell_actor(&me, Released(refused));
                 });
             }
         }
@@ -347,6 +358,7 @@ impl EndpointActor {
             }
             (Brain::Asleep(_), None) => {
                 log::debug!("endpoint {} is deleted; its actor ends", self.endpoint);
+                self.obituary.last = true;
                 ctx.stop();
             }
             (Brain::Asleep(early), Some(owned)) => {

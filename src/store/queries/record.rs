@@ -14,7 +14,7 @@ use crate::domain::endpoint::Status;
 use crate::domain::ids::{DeliveryNo, TenantNo};
 use crate::domain::judge::{Ended, Verdict};
 use crate::domain::time::{Span, Timestamp};
-use crate::store::record::{Record, Recorded};
+use crate::store::record::{Record, RecordRest, Recorded};
 use crate::store::rows::{AttemptRow, micros};
 use crate::store::schema::{attempts, deliveries, endpoint_health, spared};
 use crate::store::sentence::Sentence;
@@ -228,4 +228,19 @@ async fn write_health(tx: &mut Tx<'_>, batch: &Batch, counts: Counts, newer: boo
         entry.health_version += 1;
     }
     Ok(())
+}
+
+impl Sentence<Conn> for RecordRest {
+    type Reply = ();
+
+    async fn run(&self, tx: &mut Tx<'_>) -> QueryResult<()> {
+        let rest = &self.0;
+        let Some(entry) = tx.directory.get(rest.endpoint) else { return Ok(()) };
+        let same = (entry.version, entry.health_version) == (rest.expected.endpoint, rest.expected.health);
+        if same && entry.last_delivery <= rest.seen_through {
+            let row = endpoint_health::table.find(rest.endpoint.0);
+            update(row).set(endpoint_health::wake_at.eq(micros(rest.wake_at))).execute(tx.conn).await?;
+        }
+        Ok(())
+    }
 }

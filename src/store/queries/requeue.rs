@@ -8,6 +8,7 @@ use super::views::{self, Parts, joined, not_cut, says_dead, says_waiting, select
 use super::{Conn, RunQueryDsl, Tx};
 use crate::domain::delivery::{DueReason, Line, State};
 use crate::domain::endpoint::Status;
+use crate::domain::ids::EndpointNo;
 use crate::domain::time::Timestamp;
 use crate::store::change::{Door, NotPutBack, PutBack, PutBackReply, RequeueSlice, RequeuedSlice, SLICE};
 use crate::store::rows::DeliveryRow;
@@ -26,6 +27,7 @@ impl Sentence<Conn> for PutBack {
             return Ok(Err(why));
         }
         put_back(tx, &view, Line::Single, self.now).await?;
+        bump_health(tx, view.endpoint).await?;
         let changed = views::by_no(tx.conn, self.tenant, self.delivery.0).await?.unwrap_or(view);
         let row: DeliveryRow =
             deliveries::table.find(self.delivery.0).select(DeliveryRow::as_select()).first(tx.conn).await?;
@@ -82,6 +84,16 @@ async fn put_back(tx: &mut Tx<'_>, view: &DeliveryView, line: Line, now: Timesta
     Ok(())
 }
 
+/// The endpoint's owner has to look at its rows again before it writes: when it is needed next, for one thing, is not what
+/// it thinks.
+async fn bump_health(tx: &mut Tx<'_>, endpoint: EndpointNo) -> QueryResult<()> {
+    let Some(entry) = tx.directory.get_mut(endpoint) else { return Ok(()) };
+    entry.health_version += 1;
+    let version = endpoint_health::version.eq(entry.health_version);
+    update(endpoint_health::table.find(endpoint.0)).set(version).execute(tx.conn).await?;
+    Ok(())
+}
+
 impl Sentence<Conn> for RequeueSlice {
     type Reply = RequeuedSlice;
 
@@ -129,6 +141,7 @@ impl Sentence<Conn> for RequeueSlice {
         done.endpoints.dedup();
         for endpoint in done.endpoints.clone() {
             flush_one(tx, endpoint).await?;
+            bump_health(tx, endpoint).await?;
         }
         Ok(done)
     }

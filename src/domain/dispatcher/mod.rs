@@ -116,6 +116,15 @@ pub struct Versions {
     pub health: i64,
 }
 
+/// What came in while rows are being read.
+#[derive(Debug, Default)]
+struct Loading {
+    /// Whose rows may be older than what is known here.
+    touched: HashSet<DeliveryNo>,
+    /// What found no place in the present windows; it may find one in those that are being read, which may be older.
+    late: Vec<Waiting>,
+}
+
 /// The delivery has an attempt on the wire, or one whose result is not yet committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OnTheWire;
@@ -139,8 +148,8 @@ pub struct Dispatcher {
     recording: Option<Vec<(Ended, Verdict)>>,
     /// Deliveries that a person's request is about to change.
     locked: HashSet<DeliveryNo>,
-    /// While rows are being read: whose rows may be older than what is known here.
-    loading: Option<HashSet<DeliveryNo>>,
+    /// While rows are being read.
+    loading: Option<Loading>,
     /// Memory and store differ in a way that only reading mends.
     stale: bool,
     /// Nothing starts until endpoint and health were read again.
@@ -269,8 +278,7 @@ impl Dispatcher {
     /// them); a gap before them means that a hint was lost, and only reading helps.
     pub fn hint(&mut self, after: DeliveryNo, deliveries: Vec<Waiting>) {
         let known = self.seen_through.max(self.read_through);
-        // Before the first read there is nothing to admit it to, and that read may be older than the hint.
-        if after > known || self.first.is_unread() {
+        if after > known {
             self.stale = true;
         }
         for delivery in deliveries {
@@ -297,7 +305,7 @@ impl Dispatcher {
 
     /// What [`Effect::Load`] asked for.
     pub fn loaded(&mut self, rows: Loaded) {
-        let Some(touched) = self.loading.take() else { return };
+        let Some(Loading { touched, late }) = self.loading.take() else { return };
         self.read_through = self.read_through.max(rows.read_through);
         let busy = |row: &Waiting| touched.contains(&row.no) || row.cut != self.endpoint.cut;
         let fresh = |rows: Vec<Waiting>| rows.into_iter().filter(|row| !busy(row)).collect::<Vec<_>>();
@@ -308,6 +316,7 @@ impl Dispatcher {
             (read_to(&rows.first, rows.first_complete), read_to(&rows.second, rows.second_complete));
         self.first.replace(fresh(rows.first), first_to, newer);
         self.second.replace(fresh(rows.second), second_to, newer);
+        late.into_iter().filter(newer).for_each(|waiting| self.admit(waiting));
     }
 
     /// The read failed; it is asked for again after a while.
@@ -405,6 +414,9 @@ impl Dispatcher {
                 window.remove(&place);
             }
         }
+        if let Some(loading) = &mut self.loading {
+            loading.late.retain(|waiting| waiting.no != no);
+        }
         self.touch(no);
         Ok(())
     }
@@ -450,16 +462,23 @@ impl Dispatcher {
         if delivery.cut != self.endpoint.cut || self.gone {
             return;
         }
-        match delivery.line {
+        let left = match delivery.line {
             Line::First => self.first.admit(delivery),
             Line::Single | Line::Retry => self.second.admit(delivery),
+        };
+        if let (Some(left), Some(loading)) = (left, &mut self.loading) {
+            if loading.late.len() < self.limits.window {
+                loading.late.push(Waiting { content: None, ..left });
+            } else {
+                self.stale = true;
+            }
         }
     }
 
     /// Remembers that a row read before now would be older than what is known here.
     fn touch(&mut self, no: DeliveryNo) {
-        if let Some(touched) = &mut self.loading {
-            touched.insert(no);
+        if let Some(loading) = &mut self.loading {
+            loading.touched.insert(no);
         }
     }
 

@@ -15,12 +15,13 @@ use actix::prelude::*;
 
 use super::making::{self, Making, Order};
 use super::messages::*;
+use super::outbox::Outbox;
 use super::supervisor::Supervisor;
 use super::{Env, Live, story};
 use crate::domain::content::Content;
 use crate::domain::dispatcher::{Dispatcher, Effect, Limits, OnTheWire, Reloaded, Room, Start};
 use crate::domain::egress::WayOut;
-use crate::domain::ids::{DeliveryNo, EndpointNo, EventNo};
+use crate::domain::ids::{DeliveryNo, EndpointNo};
 use crate::domain::notice::Notice;
 use crate::domain::time::{Span, Timestamp};
 use crate::store::endpoint_record::EndpointRecord;
@@ -45,10 +46,8 @@ pub struct EndpointActor {
     transport: Rc<dyn Transport>,
     /// Attempts on the wire; dropping one aborts it.
     making: HashMap<DeliveryNo, Making>,
-    /// Attempts that wait for their event to be read.
-    unread: HashMap<EventNo, Start>,
-    /// Of those, the ones not yet asked for.
-    to_read: Vec<EventNo>,
+    /// Attempts about to begin.
+    outbox: Outbox,
     brain: Brain,
     timer: Option<(Timestamp, SpawnHandle)>,
     /// So many of the attempts on the wire are older than a second.
@@ -106,8 +105,7 @@ impl EndpointActor {
             env,
             supervisor,
             making: HashMap::new(),
-            unread: HashMap::new(),
-            to_read: Vec::new(),
+            outbox: Outbox::default(),
             brain: Brain::Asleep(Early::default()),
             timer: None,
             slow: 0,
@@ -145,14 +143,14 @@ impl EndpointActor {
         for effect in effects {
             self.carry_out(effect, ctx);
         }
-        self.read_contents(ctx);
+        self.send_what_is_ready(ctx);
         self.settle(now, starts, ctx);
     }
 
     fn carry_out(&mut self, effect: Effect, ctx: &mut Context<Self>) {
         let (queue, me) = (self.env.queue.clone(), ctx.address());
         match effect {
-            Effect::Start(start) => self.start(start, me),
+            Effect::Start(start) => self.outbox.push(start),
             Effect::Record(batch) => {
                 tokio::task::spawn_local(async move { tell_actor(&me, BatchWritten(queue.record(batch).await)) });
             }
@@ -185,14 +183,20 @@ impl EndpointActor {
         }
     }
 
-    fn start(&mut self, start: Start, me: Addr<Self>) {
-        match start.delivery.content.clone() {
-            Some(content) => self.send(start, content, me),
-            None => {
-                self.to_read.push(start.delivery.event);
-                self.unread.insert(start.delivery.event, start);
-            }
+    /// Begins what can begin, and asks the store for the events that are missing.
+    fn send_what_is_ready(&mut self, ctx: &Context<Self>) {
+        while let Some((start, content)) = self.outbox.pop() {
+            self.send(start, content, ctx.address());
         }
+        let asked = self.outbox.take_to_read();
+        if asked.is_empty() {
+            return;
+        }
+        let (queue, me) = (self.env.queue.clone(), ctx.address());
+        tokio::task::spawn_local(async move {
+            let contents = queue.contents(asked.clone()).await;
+            tell_actor(&me, ContentsRead { asked, contents });
+        });
     }
 
     fn send(&mut self, start: Start, content: Arc<Content>, me: Addr<Self>) {
@@ -213,19 +217,6 @@ impl EndpointActor {
         let order =
             Order { record: record.clone(), delivery: start.delivery, content, trigger: start.trigger, timeout };
         self.making.insert(no, making::make(&self.env, &self.transport, order, me));
-    }
-
-    /// Asks the store for the events of attempts that are to start.
-    fn read_contents(&mut self, ctx: &Context<Self>) {
-        if self.to_read.is_empty() {
-            return;
-        }
-        let asked = std::mem::take(&mut self.to_read);
-        let (queue, me) = (self.env.queue.clone(), ctx.address());
-        tokio::task::spawn_local(async move {
-            let contents = queue.contents(asked.clone()).await;
-            tell_actor(&me, ContentsRead { asked, contents });
-        });
     }
 
     /// After a turn: the timer, the gate, the drain, the wish to leave.
@@ -464,16 +455,14 @@ hears! {
         if let Err(error) = &contents {
             log::warn!("events of {} attempts could not be read: {error}", asked.len());
         }
-        let mut contents: HashMap<EventNo, Arc<Content>> =
-            contents.unwrap_or_default().into_iter().map(|(no, content)| (no, Arc::new(content))).collect();
-        for event in asked {
-            let Some(start) = actor.unread.remove(&event) else { continue };
-            match (contents.remove(&event), actor.dispatcher()) {
-                (Some(content), _) => actor.send(start, content, ctx.address()),
-                (None, Some(dispatcher)) => dispatcher.not_started(start.delivery.no, now),
-                (None, None) => {}
-            }
+        let contents = contents.unwrap_or_default().into_iter().map(|(no, content)| (no, Arc::new(content)));
+        let mut given_back = actor.outbox.read(&asked, contents.collect()).into_iter();
+        if let Some(dispatcher) = actor.dispatcher() {
+            // Only the first could not begin; the others waited for it.
+            given_back.next().into_iter().for_each(|no| dispatcher.not_started(no, now));
+            given_back.for_each(|no| dispatcher.withdraw(no));
         }
+        actor.send_what_is_ready(ctx);
     }
 
     BatchWritten => |actor, _ctx, BatchWritten(written)| {

@@ -43,11 +43,6 @@ impl Window {
         self.bound.is_some()
     }
 
-    /// Nothing has been read yet: nothing is admitted.
-    pub fn is_unread(&self) -> bool {
-        self.bound == Some(Bound::Unread)
-    }
-
     /// Time to read on: there is more, and less than a quarter of the window is left.
     pub fn is_low(&self) -> bool {
         self.has_more() && self.len() < self.capacity.div_ceil(4)
@@ -83,20 +78,23 @@ impl Window {
         self.waiting.values_mut().filter(late).for_each(|waiting| waiting.content = None);
     }
 
-    /// Takes a delivery in if its place lies inside what the window knows completely; otherwise drops it, because rows
-    /// before it may be unread, and the next read brings it in its turn.
-    pub fn admit(&mut self, waiting: Waiting) {
+    /// Takes a delivery in if its place lies inside what the window knows completely; otherwise rows before it may be
+    /// unread, and the next read brings it in its turn. Returns what is not held: the delivery itself, or the last one
+    /// if the window is full.
+    pub fn admit(&mut self, waiting: Waiting) -> Option<Waiting> {
         let place = waiting.place();
         match self.bound {
-            Some(Bound::Unread) => return,
-            Some(Bound::At(bound)) if place > bound => return,
+            Some(Bound::Unread) => return Some(waiting),
+            Some(Bound::At(bound)) if place > bound => return Some(waiting),
             _ => {}
         }
         self.waiting.insert(place, waiting);
-        if self.waiting.len() > self.capacity {
-            self.waiting.pop_last();
-            self.bound = self.waiting.keys().next_back().map(|&last| Bound::At(last));
+        if self.waiting.len() <= self.capacity {
+            return None;
         }
+        let last = self.waiting.pop_last();
+        self.bound = self.waiting.keys().next_back().map(|&last| Bound::At(last));
+        last.map(|(_, waiting)| waiting)
     }
 
     /// Replaces the window by what was read from the store: the line's first `rows`, how far the read went (`None`: to
@@ -104,7 +102,7 @@ impl Window {
     pub fn replace(&mut self, rows: Vec<Waiting>, read_to: Option<Place>, keep: impl Fn(&Waiting) -> bool) {
         let old = std::mem::take(&mut self.waiting);
         self.bound = read_to.map(Bound::At);
-        rows.into_iter().for_each(|row| self.admit(row));
+        rows.into_iter().for_each(|row| drop(self.admit(row)));
         for (_, mut waiting) in old {
             if keep(&waiting) {
                 self.admit(waiting);

@@ -11,6 +11,7 @@
 //! Every message that comes in is told the time first and followed by [`Dispatcher::pump`], which says what to start,
 //! write and read. Precedence of holds: disabled, paused, circuit, rate, slots.
 
+mod people;
 #[cfg(test)]
 mod races;
 mod record;
@@ -116,6 +117,15 @@ pub struct Versions {
     pub health: i64,
 }
 
+/// What came in while rows are being read.
+#[derive(Debug, Default)]
+struct Loading {
+    /// Whose rows may be older than what is known here.
+    touched: HashSet<DeliveryNo>,
+    /// What found no place in the present windows; it may find one in those that are being read, which may be older.
+    late: Vec<Waiting>,
+}
+
 /// The delivery has an attempt on the wire, or one whose result is not yet committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OnTheWire;
@@ -139,8 +149,8 @@ pub struct Dispatcher {
     recording: Option<Vec<(Ended, Verdict)>>,
     /// Deliveries that a person's request is about to change.
     locked: HashSet<DeliveryNo>,
-    /// While rows are being read: whose rows may be older than what is known here.
-    loading: Option<HashSet<DeliveryNo>>,
+    /// While rows are being read.
+    loading: Option<Loading>,
     /// Memory and store differ in a way that only reading mends.
     stale: bool,
     /// Nothing starts until endpoint and health were read again.
@@ -269,8 +279,7 @@ impl Dispatcher {
     /// them); a gap before them means that a hint was lost, and only reading helps.
     pub fn hint(&mut self, after: DeliveryNo, deliveries: Vec<Waiting>) {
         let known = self.seen_through.max(self.read_through);
-        // Before the first read there is nothing to admit it to, and that read may be older than the hint.
-        if after > known || self.first.is_unread() {
+        if after > known {
             self.stale = true;
         }
         for delivery in deliveries {
@@ -297,7 +306,7 @@ impl Dispatcher {
 
     /// What [`Effect::Load`] asked for.
     pub fn loaded(&mut self, rows: Loaded) {
-        let Some(touched) = self.loading.take() else { return };
+        let Some(Loading { touched, late }) = self.loading.take() else { return };
         self.read_through = self.read_through.max(rows.read_through);
         let busy = |row: &Waiting| touched.contains(&row.no) || row.cut != self.endpoint.cut;
         let fresh = |rows: Vec<Waiting>| rows.into_iter().filter(|row| !busy(row)).collect::<Vec<_>>();
@@ -308,6 +317,7 @@ impl Dispatcher {
             (read_to(&rows.first, rows.first_complete), read_to(&rows.second, rows.second_complete));
         self.first.replace(fresh(rows.first), first_to, newer);
         self.second.replace(fresh(rows.second), second_to, newer);
+        late.into_iter().filter(newer).for_each(|waiting| self.admit(waiting));
     }
 
     /// The read failed; it is asked for again after a while.
@@ -395,51 +405,6 @@ impl Dispatcher {
         self.permits += permits;
     }
 
-    /// A person's request is about to change this delivery: no attempt of it starts until [`unlock`](Self::unlock).
-    pub fn lock(&mut self, no: DeliveryNo) -> Result<(), OnTheWire> {
-        if self.is_on_the_wire(no) || !self.locked.insert(no) {
-            return Err(OnTheWire);
-        }
-        for window in [&mut self.first, &mut self.second] {
-            if let Some(place) = window.find(no) {
-                window.remove(&place);
-            }
-        }
-        self.touch(no);
-        Ok(())
-    }
-
-    /// The request is through: the delivery as it waits now, or `None` if that is not known (it is read again).
-    pub fn unlock(&mut self, no: DeliveryNo, delivery: Option<Waiting>) {
-        self.locked.remove(&no);
-        match delivery {
-            Some(delivery) => self.admit(delivery),
-            None => self.stale = true,
-        }
-    }
-
-    /// A disable or delete is about to be committed: nothing starts until [`thaw`](Self::thaw). Returns what is on the
-    /// wire: those deliveries finish (S15).
-    pub fn freeze(&mut self) -> Vec<Spared> {
-        self.frozen += 1;
-        let judged = self.recording.iter().flatten().chain(&self.unrecorded).map(|(ended, _)| &ended.delivery);
-        self.in_flight.values().map(|start| &start.delivery).chain(judged).map(Spared::of).collect()
-    }
-
-    /// The end of a [`freeze`](Self::freeze), whatever became of the change.
-    pub fn thaw(&mut self) {
-        self.frozen = self.frozen.saturating_sub(1);
-        self.changed();
-    }
-
-    /// The endpoint was (or may have been) changed: nothing starts under the old state any more (S26).
-    pub fn changed(&mut self) {
-        self.reload = match self.reload {
-            Reload::Asked | Reload::AskedAgain => Reload::AskedAgain,
-            _ => Reload::Wanted,
-        };
-    }
-
     /// Lets go of event contents that will not be needed before `instant`.
     pub fn drop_contents_after(&mut self, instant: Timestamp) {
         self.first.drop_contents_after(instant);
@@ -450,16 +415,23 @@ impl Dispatcher {
         if delivery.cut != self.endpoint.cut || self.gone {
             return;
         }
-        match delivery.line {
+        let left = match delivery.line {
             Line::First => self.first.admit(delivery),
             Line::Single | Line::Retry => self.second.admit(delivery),
+        };
+        if let (Some(left), Some(loading)) = (left, &mut self.loading) {
+            if loading.late.len() < self.limits.window {
+                loading.late.push(Waiting { content: None, ..left });
+            } else {
+                self.stale = true;
+            }
         }
     }
 
     /// Remembers that a row read before now would be older than what is known here.
     fn touch(&mut self, no: DeliveryNo) {
-        if let Some(touched) = &mut self.loading {
-            touched.insert(no);
+        if let Some(loading) = &mut self.loading {
+            loading.touched.insert(no);
         }
     }
 

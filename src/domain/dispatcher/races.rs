@@ -231,8 +231,7 @@ fn s01_an_endpoints_very_first_delivery_is_not_lost_while_its_rows_are_read() {
     dispatcher.pump(at(0), Room::PLENTY);
     dispatcher.hint(DeliveryNo(0), vec![waiting(1, Line::First, 0)]);
     dispatcher.loaded(Loaded { first_complete: true, second_complete: true, ..Loaded::default() });
-    let effects = dispatcher.pump(at(0), Room::PLENTY);
-    assert!(matches!(effects[..], [Effect::Load { .. }]), "{effects:?}");
+    assert_eq!(starts(&dispatcher.pump(at(0), Room::PLENTY)), [1]);
 }
 
 #[test]
@@ -269,4 +268,46 @@ fn an_actor_that_is_woken_for_nothing_says_so() {
     assert_eq!(rest(vec![]), Some(None));
     assert_eq!(rest(vec![waiting(1, Line::Retry, 900)]), Some(Some(at(900))));
     assert_eq!(rest(vec![waiting(1, Line::Retry, 30)]), None, "it is needed soon");
+}
+
+/// A dispatcher whose windows of four are full and know of more, reading on after all of the first line was started.
+fn reading_on() -> Dispatcher {
+    let mut dispatcher = Dispatcher::new(endpoint(1), Health::default(), 1, LIMITS);
+    dispatcher.pump(at(0), Room::PLENTY);
+    let first = (1..=4).map(|no| waiting(no, Line::First, 0)).collect();
+    let second = (5..=8).map(|no| waiting(no, Line::Retry, 100)).collect();
+    let read_through = DeliveryNo(9);
+    dispatcher.loaded(Loaded { first, first_complete: false, second, second_complete: false, read_through });
+    let effects = dispatcher.pump(at(1), Room { starts: 4, rate: None });
+    assert_eq!(starts(&effects), [1, 2, 3, 4]);
+    assert!(matches!(effects.last(), Some(Effect::Load { .. })), "{effects:?}");
+    dispatcher
+}
+
+#[test]
+fn s01_what_comes_in_beyond_the_windows_while_they_are_read_is_not_lost() {
+    let rest = || Loaded {
+        first_complete: true,
+        second: (5..=8).map(|no| waiting(no, Line::Retry, 100)).collect(),
+        second_complete: true,
+        read_through: DeliveryNo(9),
+        ..Loaded::default()
+    };
+    // A hint: the rows were read before it.
+    let mut dispatcher = reading_on();
+    dispatcher.hint(DeliveryNo(9), vec![waiting(10, Line::First, 1)]);
+    dispatcher.loaded(rest());
+    assert_eq!(starts(&dispatcher.pump(at(1), Room::PLENTY)), [10]);
+
+    // A retry: its row says so, but was left out because it might have been older.
+    let mut dispatcher = reading_on();
+    dispatcher.ended(DeliveryNo(1), attempt(Some(500), 200), 0.0, 0, false);
+    dispatcher.pump(at(1), Room { starts: 0, rate: None });
+    dispatcher.recorded(false);
+    let mut rows = rest();
+    rows.second.push(waiting(1, Line::Retry, 208));
+    rows.second.remove(0);
+    dispatcher.loaded(rows);
+    let due = dispatcher.second.iter().map(|waiting| waiting.no.0).collect::<Vec<_>>();
+    assert_eq!(due, [6, 7, 8, 1]);
 }

@@ -4,7 +4,7 @@ use super::super::attempt::Trigger;
 use super::super::delivery::{Line, Place, Waiting};
 use super::super::health::Circuit;
 use super::super::time::Timestamp;
-use super::{Dispatcher, Effect, Reload, Rest, Room, Start};
+use super::{Dispatcher, Effect, Loading, Reload, Rest, Room, Start};
 
 impl Dispatcher {
     /// What there is to do now. Call it after everything that came in, and when [`wake_at`](Self::wake_at) has come.
@@ -192,7 +192,7 @@ impl Dispatcher {
         let busy = self.busy();
         let limit = self.limits.window + busy.len();
         self.stale = false;
-        self.loading = Some(busy);
+        self.loading = Some(Loading { touched: busy, late: Vec::new() });
         Some(Effect::Load { limit })
     }
 }

@@ -1,6 +1,5 @@
 //! What an endpoint actor does with each message: tell the dispatcher, then take a turn.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use actix::prelude::*;
@@ -8,9 +7,7 @@ use actix::prelude::*;
 use super::super::Live;
 use super::super::messages::*;
 use super::{Brain, EndpointActor, KEEP_CONTENT};
-use crate::domain::content::Content;
 use crate::domain::dispatcher::OnTheWire;
-use crate::domain::ids::EventNo;
 
 /// Handlers that tell the dispatcher something and take a turn.
 macro_rules! hears {
@@ -75,16 +72,14 @@ hears! {
         if let Err(error) = &contents {
             log::warn!("events of {} attempts could not be read: {error}", asked.len());
         }
-        let mut contents: HashMap<EventNo, Arc<Content>> =
-            contents.unwrap_or_default().into_iter().map(|(no, content)| (no, Arc::new(content))).collect();
-        for event in asked {
-            let Some(start) = actor.unread.remove(&event) else { continue };
-            match (contents.remove(&event), actor.dispatcher()) {
-                (Some(content), _) => actor.send(start, content, ctx.address()),
-                (None, Some(dispatcher)) => dispatcher.not_started(start.delivery.no, now),
-                (None, None) => {}
-            }
+        let contents = contents.unwrap_or_default().into_iter().map(|(no, content)| (no, Arc::new(content)));
+        let mut given_back = actor.outbox.read(&asked, contents.collect()).into_iter();
+        if let Some(dispatcher) = actor.dispatcher() {
+            // Only the first could not begin; the others waited for it.
+            given_back.next().into_iter().for_each(|no| dispatcher.not_started(no, now));
+            given_back.for_each(|no| dispatcher.withdraw(no));
         }
+        actor.send_what_is_ready(ctx);
     }
 
     BatchWritten => |actor, _ctx, BatchWritten(written)| {

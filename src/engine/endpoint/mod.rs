@@ -17,12 +17,13 @@ use actix::prelude::*;
 
 use super::making::{self, Making, Order};
 use super::messages::*;
+use super::outbox::Outbox;
 use super::supervisor::Supervisor;
 use super::{Env, story};
 use crate::domain::content::Content;
 use crate::domain::dispatcher::{Dispatcher, Effect, Limits, Reloaded, Room, Start};
 use crate::domain::egress::WayOut;
-use crate::domain::ids::{DeliveryNo, EndpointNo, EventNo};
+use crate::domain::ids::{DeliveryNo, EndpointNo};
 use crate::domain::notice::Notice;
 use crate::domain::time::{Span, Timestamp};
 use crate::store::endpoint_record::EndpointRecord;
@@ -47,10 +48,8 @@ pub struct EndpointActor {
     transport: Rc<dyn Transport>,
     /// Attempts on the wire; dropping one aborts it.
     making: HashMap<DeliveryNo, Making>,
-    /// Attempts that wait for their event to be read.
-    unread: HashMap<EventNo, Start>,
-    /// Of those, the ones not yet asked for.
-    to_read: Vec<EventNo>,
+    /// Attempts about to begin.
+    outbox: Outbox,
     brain: Brain,
     timer: Option<(Timestamp, SpawnHandle)>,
     /// So many of the attempts on the wire are older than a second.
@@ -108,8 +107,7 @@ impl EndpointActor {
             env,
             supervisor,
             making: HashMap::new(),
-            unread: HashMap::new(),
-            to_read: Vec::new(),
+            outbox: Outbox::default(),
             brain: Brain::Asleep(Early::default()),
             timer: None,
             slow: 0,
@@ -147,14 +145,14 @@ impl EndpointActor {
         for effect in effects {
             self.carry_out(effect, ctx);
         }
-        self.read_contents(ctx);
+        self.send_what_is_ready(ctx);
         self.settle(now, starts, ctx);
     }
 
     fn carry_out(&mut self, effect: Effect, ctx: &mut Context<Self>) {
         let (queue, me) = (self.env.queue.clone(), ctx.address());
         match effect {
-            Effect::Start(start) => self.start(start, me),
+            Effect::Start(start) => self.outbox.push(start),
             Effect::Record(batch) => {
                 tokio::task::spawn_local(async move { tell_actor(&me, BatchWritten(queue.record(batch).await)) });
             }
@@ -187,14 +185,20 @@ impl EndpointActor {
         }
     }
 
-    fn start(&mut self, start: Start, me: Addr<Self>) {
-        match start.delivery.content.clone() {
-            Some(content) => self.send(start, content, me),
-            None => {
-                self.to_read.push(start.delivery.event);
-                self.unread.insert(start.delivery.event, start);
-            }
+    /// Begins what can begin, and asks the store for the events that are missing.
+    fn send_what_is_ready(&mut self, ctx: &Context<Self>) {
+        while let Some((start, content)) = self.outbox.pop() {
+            self.send(start, content, ctx.address());
         }
+        let asked = self.outbox.take_to_read();
+        if asked.is_empty() {
+            return;
+        }
+        let (queue, me) = (self.env.queue.clone(), ctx.address());
+        tokio::task::spawn_local(async move {
+            let contents = queue.contents(asked.clone()).await;
+            tell_actor(&me, ContentsRead { asked, contents });
+        });
     }
 
     fn send(&mut self, start: Start, content: Arc<Content>, me: Addr<Self>) {
@@ -215,19 +219,6 @@ impl EndpointActor {
         let order =
             Order { record: record.clone(), delivery: start.delivery, content, trigger: start.trigger, timeout };
         self.making.insert(no, making::make(&self.env, &self.transport, order, me));
-    }
-
-    /// Asks the store for the events of attempts that are to start.
-    fn read_contents(&mut self, ctx: &Context<Self>) {
-        if self.to_read.is_empty() {
-            return;
-        }
-        let asked = std::mem::take(&mut self.to_read);
-        let (queue, me) = (self.env.queue.clone(), ctx.address());
-        tokio::task::spawn_local(async move {
-            let contents = queue.contents(asked.clone()).await;
-            tell_actor(&me, ContentsRead { asked, contents });
-        });
     }
 
     /// After a turn: the timer, the gate, the drain, the wish to leave.

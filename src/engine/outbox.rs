@@ -1,0 +1,103 @@
+//! Attempts that are about to begin, in the order in which they were decided (S3). The events of some have to be read
+//! first; those behind them wait for that, so that nobody overtakes.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use crate::domain::content::Content;
+use crate::domain::dispatcher::Start;
+use crate::domain::ids::{DeliveryNo, EventNo};
+
+/// Attempts not yet begun.
+#[derive(Default)]
+pub struct Outbox {
+    line: VecDeque<(Start, Option<Arc<Content>>)>,
+    /// Events of those in line that nobody has asked for.
+    to_read: Vec<EventNo>,
+}
+
+impl Outbox {
+    pub fn push(&mut self, start: Start) {
+        let content = start.delivery.content.clone();
+        if content.is_none() {
+            self.to_read.push(start.delivery.event);
+        }
+        self.line.push_back((start, content));
+    }
+
+    /// The next attempt, if it can begin.
+    pub fn pop(&mut self) -> Option<(Start, Arc<Content>)> {
+        let (start, content) = self.line.pop_front_if(|(_, content)| content.is_some())?;
+        content.map(|content| (start, content))
+    }
+
+    /// The events to ask for now.
+    pub fn take_to_read(&mut self) -> Vec<EventNo> {
+        std::mem::take(&mut self.to_read)
+    }
+
+    /// The events that were asked for, as far as they could be read. If one is missing, its attempt and all behind it
+    /// are given back: the first of them could not begin, the others only waited for it.
+    pub fn read(&mut self, asked: &[EventNo], mut contents: HashMap<EventNo, Arc<Content>>) -> Vec<DeliveryNo> {
+        for (start, content) in self.line.iter_mut().filter(|(_, content)| content.is_none()) {
+            *content = contents.remove(&start.delivery.event);
+        }
+        let missing =
+            |(start, content): &(Start, Option<_>)| content.is_none() && asked.contains(&start.delivery.event);
+        let Some(first) = self.line.iter().position(missing) else { return Vec::new() };
+        self.line.drain(first..).map(|(start, _)| start.delivery.no).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::attempt::Trigger;
+    use crate::domain::delivery::{Line, Waiting};
+    use crate::domain::time::Timestamp;
+
+    fn content() -> Arc<Content> {
+        Arc::new(Content::new("evt".into(), "type".into(), Timestamp::MIN, bytes::Bytes::new()))
+    }
+
+    fn outbox(with_content: &[bool]) -> Outbox {
+        let mut outbox = Outbox::default();
+        for (no, &here) in (1..).zip(with_content) {
+            let at = Timestamp::MIN;
+            let delivery = Waiting {
+                no: DeliveryNo(no),
+                event: EventNo(no),
+                created_at: at,
+                line: Line::First,
+                order_at: at,
+                due_at: at,
+                run: 1,
+                attempt: 0,
+                attempts_total: 0,
+                cut: 0,
+                probed_at: None,
+                content: here.then(content),
+            };
+            outbox.push(Start { delivery, trigger: Trigger::Schedule, probe_of: None });
+        }
+        outbox
+    }
+
+    fn pop_all(outbox: &mut Outbox) -> Vec<i64> {
+        std::iter::from_fn(|| outbox.pop()).map(|(start, _)| start.delivery.no.0).collect()
+    }
+
+    #[test]
+    fn s03_nobody_overtakes_an_attempt_whose_event_is_being_read() {
+        let mut outbox = outbox(&[true, false, true, false, true]);
+        assert_eq!(pop_all(&mut outbox), [1]);
+        let asked = outbox.take_to_read();
+        assert_eq!(asked, [EventNo(2), EventNo(4)]);
+        assert!(outbox.take_to_read().is_empty());
+        let contents = |of: &[i64]| of.iter().map(|&no| (EventNo(no), content())).collect();
+        assert!(outbox.read(&asked[..1], contents(&[2])).is_empty());
+        assert_eq!(pop_all(&mut outbox), [2, 3]);
+        assert_eq!(outbox.read(&asked[1..], contents(&[])), [DeliveryNo(4), DeliveryNo(5)]);
+        assert!(pop_all(&mut outbox).is_empty());
+    }
+}

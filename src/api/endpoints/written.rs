@@ -239,6 +239,8 @@ fn read_headers(document: &Document, errors: &mut FieldErrors) -> Option<Option<
             false => json::string(value, &below(HEADERS, &shortened(name)), errors).map(|text| Some(text.into_owned())),
         };
         match value {
+            // Noted already.
+            _ if patch.iter().any(|(earlier, _)| earlier == name) => whole = false,
             Some(value) => patch.push((name.to_owned(), value)),
             None => whole = false,
         }

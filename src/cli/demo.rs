@@ -130,7 +130,7 @@ impl Stage {
             scene.server.stop(false).await;
         }
         print_line(&format!(
-            "Run it for real: posthaste serve (the API's contract and every promise: docs/semantics.md).\nThis one was at {url}."
+            "Run it for real: posthaste serve (see README.md).\nThis one was at {url}."
         ))
     }
 

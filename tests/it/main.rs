@@ -1,6 +1,7 @@
 //! The integration program: everything that needs sockets, files, processes or virtual time.
 #![allow(clippy::disallowed_methods)] // tests measure with the wall clock and have no actors to block
 
+mod api;
 mod house;
 mod readme;
 #[allow(dead_code)] // the ledger holds more than the first checks read

@@ -9,7 +9,8 @@ use super::*;
 async fn with_keys() -> Server {
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("test.db");
-    let given = given(&database);
+    let mut given = given(&database);
+    given.encryption_key = Some("07".repeat(32));
     let mut conn = posthaste::store::sqlite::open(&database.to_string_lossy()).unwrap().conn;
     conn.batch_execute("INSERT INTO tenants VALUES (2, 'ten_b', 'b', 0)").unwrap();
     for (letter, tenant) in [("a", 1), ("b", 2)] {

@@ -129,9 +129,7 @@ impl Stage {
         for scene in [healthy, flaky, gone] {
             scene.server.stop(false).await;
         }
-        print_line(&format!(
-            "Run it for real: posthaste serve (see README.md).\nThis one was at {url}."
-        ))
+        print_line(&format!("Run it for real: posthaste serve (see README.md).\nThis one was at {url}."))
     }
 
     /// A receiver and an endpoint for it.

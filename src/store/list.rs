@@ -159,13 +159,13 @@ pub struct StateCounts {
 }
 
 impl StateCounts {
-    pub fn add(&mut self, state: State) {
+    pub fn add(&mut self, state: State, count: u64) {
         *match state {
             State::Pending => &mut self.pending,
             State::Failed => &mut self.failed,
             State::Delivered => &mut self.delivered,
             State::Dead => &mut self.dead,
-        } += 1;
+        } += count;
     }
 }
 

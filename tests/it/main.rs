@@ -4,6 +4,7 @@
 mod api;
 mod cli_offline;
 mod house;
+mod plans;
 mod readme;
 #[allow(dead_code)] // the ledger holds more than the first checks read
 mod simulation;

@@ -1,13 +1,15 @@
 //! Events as people read them: with the states of their deliveries counted, and in the order of changes of either.
 
 use diesel::QueryResult;
+use diesel::dsl::sql;
+use diesel::expression::SqlLiteral;
 use diesel::prelude::*;
+use diesel::sql_types::{BigInt, Bool, Text};
 
 use super::lists::page;
-use super::views::{self, not_cut, says_dead, says_waiting};
+use super::views;
 use super::{Conn, RunQueryDsl};
 use crate::domain::delivery::State;
-use crate::domain::ids::TenantNo;
 use crate::store::list::{EventFound, EventSummary, FindEvent, From, ListEvents, Listed, StateCounts};
 use crate::store::rows::at;
 use crate::store::schema::{deliveries, endpoints, events, spared};
@@ -32,62 +34,11 @@ macro_rules! head {
     };
 }
 
-/// The later of the event's commit and the last change of any of its deliveries: when it last changed for a reader.
-const CHANGED: &str = "max(events.committed_at, coalesce((SELECT max(d.updated_at) FROM deliveries d \
-     WHERE d.no >= events.first_delivery AND d.no < events.first_delivery + events.deliveries), 0))";
-
-impl Question<Conn> for ListEvents {
-    type Answer = Listed<EventSummary>;
-
-    async fn ask(&self, conn: &mut Conn) -> QueryResult<Self::Answer> {
-        let heads = match self.page.from {
-            From::Newest { before } => self.newest(conn, before).await?,
-            From::Changed { after, no } => self.changed(conn, after.as_micros(), no).await?,
-        };
-        let mut summaries = Vec::with_capacity(heads.len());
-        for head in heads {
-            summaries.push(summary(conn, self.page.tenant, head).await?);
-        }
-        Ok(page(summaries, &self.page, |event| (event.updated_at.as_micros(), event.no)))
-    }
-}
-
-impl ListEvents {
-    async fn newest(&self, conn: &mut Conn, before: Option<i64>) -> QueryResult<Vec<Head>> {
-        let mut query = self.filtered().order(events::no.desc());
-        if let Some(before) = before {
-            query = query.filter(events::no.lt(before));
-        }
-        query.limit(self.page.limit + 1).select(head!()).load(conn).await
-    }
-
-    /// Events in the order of their last change: those whose newest changed delivery, or own commit if they have none,
-    /// comes after the cursor. A delivery that changed leads to its event; the event stands where its last change does.
-    async fn changed(&self, conn: &mut Conn, after: i64, no: i64) -> QueryResult<Vec<Head>> {
-        let changed = || diesel::dsl::sql::<diesel::sql_types::BigInt>(CHANGED);
-        let place = changed().gt(after).or(changed().eq(after).and(events::no.gt(no)));
-        let recent = diesel::dsl::sql::<diesel::sql_types::Bool>(
-            "events.no IN (SELECT d.event FROM deliveries d WHERE d.tenant = events.tenant AND d.updated_at >= ",
-        )
-        .bind::<diesel::sql_types::BigInt, _>(after)
-        .sql(" UNION ALL SELECT e.no FROM events e WHERE e.tenant = ")
-        .bind::<diesel::sql_types::BigInt, _>(self.page.tenant.0)
-        .sql(" AND e.deliveries = 0 AND e.committed_at >= ")
-        .bind::<diesel::sql_types::BigInt, _>(after)
-        .sql(")");
-        self.filtered()
-            .filter(recent)
-            .filter(place)
-            .order((changed(), events::no))
-            .limit(self.page.limit + 1)
-            .select(head!())
-            .load(conn)
-            .await
-    }
-
-    fn filtered(&self) -> events::BoxedQuery<'_, <Conn as diesel::Connection>::Backend> {
-        let filter = &self.filter;
-        let mut query = events::table.filter(events::tenant.eq(self.page.tenant.0)).into_boxed();
+/// A source of events, narrowed to what a list asks for.
+macro_rules! filtered {
+    ($source:expr, $list:expr, $any_cut:expr) => {{
+        let filter = &$list.filter;
+        let mut query = $source.filter(events::tenant.eq($list.page.tenant.0)).into_boxed();
         if let Some(kind) = &filter.event_type {
             query = query.filter(events::kind.eq(kind));
         }
@@ -98,43 +49,127 @@ impl ListEvents {
             query = query.filter(events::created_at.lt(before.as_micros()));
         }
         if let Some(state) = filter.state {
-            let its = deliveries::no
-                .ge(events::first_delivery)
-                .and(deliveries::event.eq(events::no))
-                .and(endpoints::deleted_at.is_null());
-            let rows = deliveries::table
-                .inner_join(endpoints::table)
-                .left_join(spared::table.on(spared::delivery.eq(deliveries::no)))
-                .filter(its)
-                .select(deliveries::event);
-            query = match state {
-                State::Dead => {
-                    let dead = says_dead().or(says_waiting().and(diesel::dsl::not(not_cut())));
-                    query.filter(events::no.eq_any(rows.filter(dead)))
-                }
-                State::Delivered => query.filter(events::no.eq_any(rows.filter(deliveries::state.eq(state.as_str())))),
-                State::Pending | State::Failed => {
-                    let waits = deliveries::state.eq(state.as_str()).and(not_cut());
-                    query.filter(events::no.eq_any(rows.filter(waits)))
-                }
+            query = query.filter(has(state));
+            // The few in the history are found by indexes of their own. (Delivered are most.)
+            let few = match state {
+                State::Pending | State::Failed => Some(WITH_WAITING),
+                State::Dead => Some(WITH_DEAD).filter(|_| !$any_cut),
+                State::Delivered => None,
             };
+            if let Some(few) = few {
+                query = query.filter(sql::<Bool>(few).bind::<BigInt, _>($list.page.tenant.0).sql(")"));
+            }
         }
         query
+    }};
+}
+
+impl Question<Conn> for ListEvents {
+    type Answer = Listed<EventSummary>;
+
+    async fn ask(&self, conn: &mut Conn) -> QueryResult<Self::Answer> {
+        let any_cut = views::any_cut(conn, self.page.tenant).await?;
+        let heads = match self.page.from {
+            From::Newest { before } => self.newest(conn, before, any_cut).await?,
+            From::Changed { after, no } => self.changed(conn, after.as_micros(), no, any_cut).await?,
+        };
+        let mut summaries = Vec::with_capacity(heads.len());
+        for head in heads {
+            summaries.push(summary(conn, head).await?);
+        }
+        Ok(page(summaries, &self.page, |event| (event.updated_at.as_micros(), event.no)))
     }
 }
 
-/// Counts the states of an event's deliveries.
-async fn summary(conn: &mut Conn, tenant: TenantNo, head: Head) -> QueryResult<EventSummary> {
-    let (no, id, event_type, created_at, received_at, committed_at, size, first, count) = head;
-    let last = first + i64::from(count);
-    let rows = deliveries::table
-        .filter(deliveries::no.ge(first).and(deliveries::no.lt(last)).and(deliveries::tenant.eq(tenant.0)))
-        .select(deliveries::updated_at);
-    let newest = rows.load::<i64>(conn).await?.into_iter().max().unwrap_or(committed_at);
-    let mut counts = StateCounts::default();
-    for view in views::of_event(conn, tenant, first, count).await? {
-        counts.add(view.state);
+impl ListEvents {
+    async fn newest(&self, conn: &mut Conn, before: Option<i64>, any_cut: bool) -> QueryResult<Vec<Head>> {
+        let mut query = filtered!(events::table, self, any_cut).order(events::no.desc());
+        if let Some(before) = before {
+            query = query.filter(events::no.lt(before));
+        }
+        query.limit(self.page.limit + 1).select(head!()).load(conn).await
     }
+
+    /// Events in the order of their last change: that of the delivery of theirs that changed last, or their own commit if
+    /// they have none. Both are walked from the place on, in the order of their indexes, and merged.
+    async fn changed(&self, conn: &mut Conn, after: i64, no: i64, any_cut: bool) -> QueryResult<Vec<Head>> {
+        // One delivery for each event: the last changed, of several at once the first. Numbers of deliveries rise with
+        // those of their events, so that the index has them in the order of the page.
+        let last = sql::<Bool>(
+            "NOT EXISTS (SELECT 1 FROM deliveries x WHERE x.no >= events.first_delivery \
+             AND x.no < events.first_delivery + events.deliveries AND (x.updated_at > deliveries.updated_at \
+             OR (x.updated_at = deliveries.updated_at AND x.no < deliveries.no)))",
+        );
+        let by_delivery = filtered!(events::table.inner_join(deliveries::table), self, any_cut)
+            .filter(deliveries::tenant.eq(self.page.tenant.0).and(deliveries::updated_at.ge(after)))
+            .filter(deliveries::updated_at.gt(after).or(deliveries::event.gt(no)))
+            .filter(last)
+            .order((deliveries::updated_at, deliveries::no))
+            .limit(self.page.limit + 1)
+            .select((deliveries::updated_at, head!()))
+            .load::<(i64, Head)>(conn)
+            .await?;
+        let alone = filtered!(events::table, self, any_cut)
+            .filter(sql::<Bool>("events.deliveries = 0"))
+            .filter(events::committed_at.ge(after))
+            .filter(events::committed_at.gt(after).or(events::no.gt(no)))
+            .order((events::committed_at, events::no))
+            .limit(self.page.limit + 1)
+            .select((events::committed_at, head!()))
+            .load::<(i64, Head)>(conn)
+            .await?;
+        let mut heads: Vec<_> = by_delivery.into_iter().chain(alone).collect();
+        heads.sort_by_key(|(changed_at, head)| (*changed_at, head.0));
+        heads.truncate(self.page.limit as usize + 1);
+        Ok(heads.into_iter().map(|(_, head)| head).collect())
+    }
+}
+
+/// At least one delivery of the event is in this state for a reader.
+fn has(state: State) -> SqlLiteral<Bool> {
+    const TAKEN: &str = "d.cut < p.cut AND s.delivery IS NULL";
+    let state = match state {
+        State::Delivered => "d.state = 'delivered'".to_owned(),
+        State::Dead => format!("(d.state = 'dead' OR (d.state IN ('pending', 'failed') AND {TAKEN}))"),
+        State::Pending | State::Failed => format!("d.state = '{state}' AND NOT ({TAKEN})"),
+    };
+    sql(&format!(
+        "EXISTS (SELECT 1 FROM deliveries d JOIN endpoints p ON p.no = d.endpoint \
+         LEFT JOIN spared s ON s.delivery = d.no WHERE d.no >= events.first_delivery \
+         AND d.no < events.first_delivery + events.deliveries AND p.deleted_at IS NULL AND {state})"
+    ))
+}
+
+/// The beginnings of conditions that an event is one of those whose deliveries' rows say that they are dead, or wait. The
+/// tenant and a bracket are missing.
+const WITH_DEAD: &str = "events.no IN (SELECT d.event FROM deliveries d WHERE d.state = 'dead' AND d.tenant = ";
+const WITH_WAITING: &str = "events.no IN (SELECT d.event FROM deliveries d JOIN endpoints p ON p.no = d.endpoint \
+     WHERE d.state IN ('pending', 'failed') AND p.tenant = ";
+
+/// Completes an event with what its deliveries are: their states counted as a reader sees them, deleted endpoints' left
+/// out, and when the last of them changed.
+async fn summary(conn: &mut Conn, head: Head) -> QueryResult<EventSummary> {
+    let (no, id, event_type, created_at, received_at, committed_at, size, first, count) = head;
+    let state = sql::<Text>(
+        "CASE WHEN endpoints.deleted_at IS NOT NULL THEN 'deleted' \
+         WHEN deliveries.state IN ('pending', 'failed') AND deliveries.cut < endpoints.cut \
+         AND spared.delivery IS NULL THEN 'dead' ELSE deliveries.state END",
+    );
+    let groups = deliveries::table
+        .inner_join(endpoints::table)
+        .left_join(spared::table.on(spared::delivery.eq(deliveries::no)))
+        .filter(deliveries::no.ge(first).and(deliveries::no.lt(first + i64::from(count))))
+        .group_by(state.clone())
+        .select((state, diesel::dsl::count_star(), diesel::dsl::max(deliveries::updated_at)))
+        .load::<(String, i64, Option<i64>)>(conn)
+        .await?;
+    let mut counts = StateCounts::default();
+    for (state, count, _) in &groups {
+        if let Some(state) = State::parse(state) {
+            counts.add(state, count.unsigned_abs());
+        }
+    }
+    let newest = groups.iter().filter_map(|group| group.2).max().unwrap_or(committed_at);
     Ok(EventSummary {
         no,
         id,
@@ -161,9 +196,8 @@ impl Question<Conn> for FindEvent {
             return Ok(None);
         };
         let (first, count) = (head.7, head.8);
-        let summary = summary(conn, self.tenant, head).await?;
-        let mut deliveries = views::of_event(conn, self.tenant, first, count).await?;
-        deliveries.truncate(self.deliveries);
+        let summary = summary(conn, head).await?;
+        let deliveries = views::first_of_event(conn, self.tenant, first, count, self.deliveries).await?;
         let data = body.get(data_start.unsigned_abs() as usize..body.len().saturating_sub(1)).unwrap_or_default();
         Ok(Some(EventFound { summary, data: data.to_vec(), deliveries }))
     }

@@ -36,17 +36,29 @@ impl Question<Conn> for ListDeliveries {
 
     async fn ask(&self, conn: &mut Conn) -> QueryResult<Self::Answer> {
         let filter = &self.filter;
-        let mut query = joined!()
-            .filter(deliveries::tenant.eq(self.page.tenant.0))
-            .limit(self.page.limit + 1)
-            .select(select!())
-            .into_boxed();
+        let tenant = self.page.tenant.0;
+        let mut query = joined!().limit(self.page.limit + 1).select(select!()).into_boxed();
+        query = match filter.state {
+            // Few wait, compared with the history, and their index is one of endpoints.
+            Some(state) if state.waits() => query.filter(endpoints::tenant.eq(tenant)),
+            _ => query.filter(deliveries::tenant.eq(tenant)),
+        };
+        if let Some(id) = &filter.event_id {
+            let range = events::table
+                .filter(events::tenant.eq(tenant).and(events::id.eq(id)))
+                .select((events::first_delivery, events::deliveries));
+            let (first, count): (i64, i32) = range.first(conn).await.optional()?.unwrap_or_default();
+            query = query.filter(deliveries::no.ge(first).and(deliveries::no.lt(first + i64::from(count))));
+        }
         query = match self.page.from {
             From::Newest { before } => {
-                let query = query.order(deliveries::no.desc());
-                match before {
-                    Some(before) => query.filter(deliveries::no.lt(before)),
-                    None => query,
+                let before = before.unwrap_or(i64::MAX);
+                match filter.state {
+                    // Or the endpoints' whole histories would be walked, in this order.
+                    Some(state) if state.waits() => {
+                        query.order(views::number_unindexed().desc()).filter(views::number_unindexed().lt(before))
+                    }
+                    _ => query.order(deliveries::no.desc()).filter(deliveries::no.lt(before)),
                 }
             }
             From::Changed { after, no } => {
@@ -59,15 +71,21 @@ impl Question<Conn> for ListDeliveries {
         };
         query = match filter.state {
             None => query,
-            Some(State::Dead) => query.filter(says_dead().or(says_waiting().and(diesel::dsl::not(not_cut())))),
-            Some(state) if state.waits() => query.filter(deliveries::state.eq(state.as_str()).and(not_cut())),
+            Some(State::Dead) if views::any_cut(conn, self.page.tenant).await? => {
+                query.filter(says_dead().or(says_waiting().and(diesel::dsl::not(not_cut()))))
+            }
+            Some(State::Dead) => query.filter(says_dead()),
+            Some(state) if state.waits() => {
+                query.filter(says_waiting()).filter(deliveries::state.eq(state.as_str()).and(not_cut()))
+            }
             Some(state) => query.filter(deliveries::state.eq(state.as_str())),
         };
         if let Some(endpoint) = filter.endpoint {
-            query = query.filter(deliveries::endpoint.eq(endpoint.0));
-        }
-        if let Some(id) = &filter.event_id {
-            query = query.filter(events::id.eq(id));
+            query = match filter.state {
+                // The tenant's dead are fewer than all that the endpoint ever got.
+                Some(State::Dead) => query.filter(views::endpoint_unindexed().eq(endpoint.0)),
+                _ => query.filter(deliveries::endpoint.eq(endpoint.0)),
+            };
         }
         if let Some(kind) = &filter.event_type {
             query = query.filter(events::kind.eq(kind));

@@ -12,7 +12,7 @@ use crate::domain::ids::EndpointNo;
 use crate::domain::time::Timestamp;
 use crate::store::change::{Door, NotPutBack, PutBack, PutBackReply, RequeueSlice, RequeuedSlice, SLICE};
 use crate::store::rows::DeliveryRow;
-use crate::store::schema::{cuts, deliveries, endpoint_health, endpoints, events, spared};
+use crate::store::schema::{deliveries, endpoint_health, endpoints, events, spared};
 use crate::store::sentence::Sentence;
 use crate::store::view::DeliveryView;
 
@@ -106,15 +106,14 @@ impl Sentence<Conn> for RequeueSlice {
             .select(select!())
             .into_boxed();
         if let Some(endpoint) = self.filter.endpoint {
-            query = query.filter(deliveries::endpoint.eq(endpoint.0));
+            query = query.filter(views::endpoint_unindexed().eq(endpoint.0));
         }
         if let Some(event_type) = &self.filter.event_type {
             query = query.filter(events::kind.eq(event_type));
         }
-        let any_cut: i64 = cuts::table.filter(cuts::tenant.eq(self.tenant.0)).count().get_result(tx.conn).await?;
-        query = match any_cut {
-            0 => query.filter(says_dead()),
-            _ => query.filter(says_dead().or(says_waiting().and(diesel::dsl::not(not_cut())))),
+        query = match views::any_cut(tx.conn, self.tenant).await? {
+            false => query.filter(says_dead()),
+            true => query.filter(says_dead().or(says_waiting().and(diesel::dsl::not(not_cut())))),
         };
         let rows = query.load::<Parts>(tx.conn).await?;
         let full = rows.len() as i64 == SLICE;

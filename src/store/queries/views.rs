@@ -3,7 +3,7 @@
 use diesel::dsl::sql;
 use diesel::expression::SqlLiteral;
 use diesel::prelude::*;
-use diesel::sql_types::Bool;
+use diesel::sql_types::{BigInt, Bool};
 use diesel::{QueryResult, dsl};
 
 use super::{Conn, RunQueryDsl};
@@ -93,6 +93,25 @@ pub async fn of_event(conn: &mut Conn, tenant: TenantNo, first: i64, count: i32)
     complete(conn, parts).await
 }
 
+/// The first so many of them.
+pub async fn first_of_event(
+    conn: &mut Conn,
+    tenant: TenantNo,
+    first: i64,
+    count: i32,
+    limit: usize,
+) -> QueryResult<Vec<DeliveryView>> {
+    let parts = joined!()
+        .filter(deliveries::tenant.eq(tenant.0))
+        .filter(deliveries::no.ge(first).and(deliveries::no.lt(first + i64::from(count))))
+        .order(deliveries::no)
+        .limit(limit as i64)
+        .select(select!())
+        .load::<Parts>(conn)
+        .await?;
+    complete(conn, parts).await
+}
+
 /// One delivery.
 pub async fn by_no(conn: &mut Conn, tenant: TenantNo, no: i64) -> QueryResult<Option<DeliveryView>> {
     let parts = joined!()
@@ -101,6 +120,21 @@ pub async fn by_no(conn: &mut Conn, tenant: TenantNo, no: i64) -> QueryResult<Op
         .load::<Parts>(conn)
         .await?;
     Ok(complete(conn, parts).await?.pop())
+}
+
+/// Whether rows of this tenant are still to be rewritten because a cut has taken them. If not, what is dead says so.
+pub async fn any_cut(conn: &mut Conn, tenant: TenantNo) -> QueryResult<bool> {
+    let count: i64 = cuts::table.filter(cuts::tenant.eq(tenant.0)).count().get_result(conn).await?;
+    Ok(count > 0)
+}
+
+/// Columns as no index has them, for where SQLite would take a large one and leave the small one alone.
+pub fn number_unindexed() -> SqlLiteral<BigInt> {
+    sql("deliveries.no + 0")
+}
+
+pub fn endpoint_unindexed() -> SqlLiteral<BigInt> {
+    sql("deliveries.endpoint + 0")
 }
 
 /// The condition that a row says it waits. Written as a literal, because only then can the partial index

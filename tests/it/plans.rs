@@ -1,0 +1,248 @@
+//! How SQLite answers what the store asks, on a store without statistics: by an index whose size does not matter. Every
+//! statement is taken from the connection as diesel sends it, so this holds the queries and the migrations together.
+
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+
+use diesel::connection::{Instrumentation, InstrumentationEvent, set_default_instrumentation};
+use diesel::prelude::*;
+use diesel::sql_types::{Integer, Text};
+use posthaste::clock::Clock;
+use posthaste::domain::content::ByteBudget;
+use posthaste::domain::delivery::{DeadReason, State};
+use posthaste::domain::event_type::EventType;
+use posthaste::domain::ids::{DeliveryNo, EndpointNo, TenantNo};
+use posthaste::domain::time::Timestamp;
+use posthaste::store::change::*;
+use posthaste::store::hint::NoHints;
+use posthaste::store::list::*;
+use posthaste::store::load::{LoadWindow, NeededBy};
+use posthaste::store::sentence::{Question, Sentence};
+use posthaste::store::sqlite::{Conn, Readers, Writer, WriterHandle, begin, open};
+
+thread_local! {
+    static LISTENS: Cell<bool> = const { Cell::new(false) };
+    static HEARD: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Hears every statement of the threads that want it.
+fn ear() -> Option<Box<dyn Instrumentation>> {
+    Some(Box::new(|event: InstrumentationEvent<'_>| {
+        if let InstrumentationEvent::StartQuery { query, .. } = event
+            && LISTENS.get()
+        {
+            HEARD.with_borrow_mut(|heard| heard.push(query.to_string()));
+        }
+    }))
+}
+
+#[derive(QueryableByName)]
+struct Step {
+    #[diesel(sql_type = Text)]
+    detail: String,
+    #[allow(dead_code)]
+    #[diesel(sql_type = Integer)]
+    id: i32,
+}
+
+/// A store on one thread, and a connection to ask for plans.
+struct Bench {
+    readers: Readers,
+    writer: WriterHandle,
+    planner: SqliteConnection,
+    _folder: tempfile::TempDir,
+}
+
+/// Tables whose size is the history's.
+const LARGE: [&str; 4] = ["deliveries", "events", "attempts", "idempotency"];
+
+impl Bench {
+    fn new() -> (Bench, Writer) {
+        set_default_instrumentation(ear).unwrap();
+        LISTENS.set(true);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("test.db").to_string_lossy().into_owned();
+        let mut opened = open(&path).unwrap();
+        let clock = Clock::resume(None, Timestamp::MIN, 1.0);
+        begin(&mut opened.conn, clock.anchor(), true).unwrap();
+        let (budget, sink) = (ByteBudget::new(1 << 20), Arc::new(NoHints));
+        let (writer, handle) =
+            Writer::new(opened.conn, clock, opened.counters, Timestamp::MIN, budget, sink, 1 << 20).unwrap();
+        let readers = Readers::inline(&path).unwrap();
+        let planner = SqliteConnection::establish(&path).unwrap();
+        (Bench { readers, writer: handle, planner, _folder: folder }, writer)
+    }
+
+    async fn question<Q: Question<Conn>>(&mut self, name: &str, question: Q, wanted: &[&str]) {
+        HEARD.take();
+        assert!(self.readers.ask(question).await.is_ok(), "{name}");
+        self.check(name, wanted);
+    }
+
+    async fn sentence<S: Sentence<Conn>>(&mut self, name: &str, sentence: S, wanted: &[&str]) {
+        HEARD.take();
+        assert!(self.writer.write(sentence).await.is_ok(), "{name}");
+        self.check(name, wanted);
+    }
+
+    /// Compares what the plans say of the large tables. Nothing may be read to its end.
+    fn check(&mut self, name: &str, wanted: &[&str]) {
+        let statements = HEARD.take();
+        let mut found = Vec::new();
+        for statement in statements.iter().filter(|text| text.starts_with("SELECT") || text.starts_with("UPDATE")) {
+            let plan = diesel::sql_query(format!("EXPLAIN QUERY PLAN {statement}")).load::<Step>(&mut self.planner);
+            let plan = plan.unwrap_or_else(|error| panic!("{name}: {error} in {statement}"));
+            for step in plan.iter().map(|step| step.detail.as_str()) {
+                let table = step.split(' ').nth(1).unwrap_or_default();
+                let table = if table == "d" || table == "x" { "deliveries" } else { table };
+                if LARGE.contains(&table) {
+                    assert!(!step.starts_with("SCAN"), "{name} reads everything: {step}\n{statement}");
+                    let by_number = step.contains("PRIMARY KEY (rowid=?)") && !step.starts_with("SEARCH deliveries ");
+                    if !by_number {
+                        found.push(step.replace(" COVERING", ""));
+                    }
+                } else if step.contains("TEMP B-TREE") {
+                    found.push(step.to_owned());
+                }
+            }
+        }
+        assert_eq!(
+            found,
+            wanted,
+            "{name}
+{}",
+            statements.join(
+                "
+"
+            )
+        );
+    }
+}
+
+const TENANT: TenantNo = TenantNo(1);
+
+fn page(from: From) -> Page {
+    Page { tenant: TENANT, from, limit: 50 }
+}
+
+const NEWEST: From = From::Newest { before: Some(9) };
+const CHANGED: From = From::Changed { after: Timestamp::from_micros(5), no: 7 };
+
+fn deliveries(from: From, filter: DeliveryFilter) -> ListDeliveries {
+    ListDeliveries { page: page(from), filter }
+}
+
+fn events(from: From, filter: EventFilter) -> ListEvents {
+    ListEvents { page: page(from), filter }
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn every_question_has_its_index() {
+    let (mut bench, writer) = Bench::new();
+    let writing = writer.run_here();
+    let asking = async move {
+        ask_all(&mut bench).await;
+        write_all(&mut bench).await;
+        bench.writer.close();
+    };
+    futures_util::future::join(writing, asking).await;
+}
+
+/// What most questions need.
+const BY_TENANT: &str = "SEARCH deliveries USING INDEX deliveries_tenant (tenant=? AND no<?)";
+const BY_ENDPOINT: &str = "SEARCH deliveries USING INDEX deliveries_endpoint (endpoint=? AND no<?)";
+const BY_CHANGE: &str = "SEARCH deliveries USING INDEX deliveries_changes (tenant=? AND updated_at>?)";
+const DEAD: &str = "SEARCH deliveries USING INDEX deliveries_dead (tenant=? AND no<?)";
+const WAITING: &str = "SEARCH deliveries USING INDEX deliveries_waiting (endpoint=?)";
+/// Of the few that wait, or of the endpoints.
+const SORTED: &str = "USE TEMP B-TREE FOR ORDER BY";
+const EVENTS: &str = "SEARCH events USING INDEX events_tenant (tenant=? AND no<?)";
+const EVENTS_AMONG: &str = "SEARCH events USING INDEX events_tenant (tenant=? AND no=? AND rowid<?)";
+const ITS_DELIVERIES: &str = "SEARCH d USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)";
+
+async fn ask_all(bench: &mut Bench) {
+    let none = DeliveryFilter::default;
+    let endpoint = Some(EndpointNo(3));
+    for from in [NEWEST, From::Newest { before: None }] {
+        bench.question("newest", deliveries(from, none()), &[BY_TENANT]).await;
+        let by_state = [
+            (State::Pending, &[WAITING, SORTED][..]),
+            (State::Failed, &[WAITING, SORTED]),
+            (State::Delivered, &[BY_TENANT]),
+            (State::Dead, &[DEAD]),
+        ];
+        for (state, wanted) in by_state {
+            bench.question("by state", deliveries(from, DeliveryFilter { state: Some(state), ..none() }), wanted).await;
+        }
+        bench.question("endpoint's", deliveries(from, DeliveryFilter { endpoint, ..none() }), &[BY_ENDPOINT]).await;
+        let dead = DeliveryFilter { endpoint, state: Some(State::Dead), ..none() };
+        bench.question("endpoint's dead", deliveries(from, dead), &[DEAD]).await;
+        let dlq = DeliveryFilter {
+            state: Some(State::Dead),
+            replayable_at: Some(Timestamp::MIN),
+            dead_reason: Some(DeadReason::Exhausted),
+            ..none()
+        };
+        bench.question("dead-letter queue", deliveries(from, dlq), &[DEAD]).await;
+    }
+    bench.question("changes", deliveries(CHANGED, none()), &[BY_CHANGE]).await;
+    let of_event = DeliveryFilter { event_id: Some("e".into()), ..none() };
+    let range = "SEARCH deliveries USING INDEX deliveries_tenant (tenant=? AND no>? AND no<?)";
+    let by_id = "SEARCH events USING INDEX events_id (tenant=? AND id=?)";
+    bench.question("event's", deliveries(NEWEST, of_event), &[by_id, range]).await;
+    let one = "SEARCH deliveries USING INTEGER PRIMARY KEY (rowid=?)";
+    bench.question("one", FindDelivery { tenant: TENANT, delivery: DeliveryNo(5) }, &[one]).await;
+    let attempts = ListAttempts { tenant: TENANT, delivery: DeliveryNo(5), before: None, limit: 50 };
+    let wanted = "SEARCH attempts USING PRIMARY KEY (delivery=? AND number<?)";
+    bench.question("attempts", attempts, &[wanted]).await;
+
+    bench.question("events", events(NEWEST, EventFilter::default()), &[EVENTS]).await;
+    let (later, alone) = (
+        "SEARCH x USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)",
+        "SEARCH events USING INDEX events_without_deliveries (tenant=? AND committed_at>?)",
+    );
+    bench.question("changed events", events(CHANGED, EventFilter::default()), &[BY_CHANGE, later, alone]).await;
+    let (waiting, dead) = (WAITING.replace("deliveries U", "d U"), "SEARCH d USING INDEX deliveries_dead (tenant=?)");
+    let by_state = [
+        (State::Pending, &[EVENTS_AMONG, &waiting, ITS_DELIVERIES][..]),
+        (State::Failed, &[EVENTS_AMONG, &waiting, ITS_DELIVERIES]),
+        (State::Delivered, &[EVENTS, ITS_DELIVERIES]),
+        (State::Dead, &[EVENTS_AMONG, dead, ITS_DELIVERIES]),
+    ];
+    for (state, wanted) in by_state {
+        let filter = EventFilter { state: Some(state), ..EventFilter::default() };
+        bench.question("events by state", events(NEWEST, filter), wanted).await;
+    }
+    bench.question("event", FindEvent { tenant: TENANT, id: "e".into(), deliveries: 100 }, &[by_id]).await;
+
+    let line = "SEARCH deliveries USING INDEX deliveries_waiting (endpoint=? AND line>? AND line<?)";
+    let window = LoadWindow { endpoint: EndpointNo(3), cut: 0, limit: 512 };
+    bench.question("window", window, &[line, line]).await;
+    let next = NextDue { endpoint: EndpointNo(3), cut: 0, on_the_wire: Vec::new() };
+    let head = "SEARCH deliveries USING INDEX deliveries_waiting (endpoint=? AND line=?)";
+    bench.question("next due", next, &[head, head, head]).await;
+    bench.question("needed", NeededBy { by: Timestamp::MAX, after: None, limit: 9 }, &[]).await;
+    let wants = EventType::parse("a.b").ok();
+    bench.question("endpoints", ListEndpoints { page: page(NEWEST), status: None, wants }, &[SORTED]).await;
+}
+
+async fn write_all(bench: &mut Bench) {
+    let now = Timestamp::from_micros(5);
+    for endpoint in [None, Some(EndpointNo(3))] {
+        let requeue = RequeueSlice {
+            tenant: TENANT,
+            filter: DlqFilter { endpoint, ..DlqFilter::default() },
+            after: DeliveryNo(0),
+            limit: 5,
+            dry_run: true,
+            now,
+            on_the_wire: Vec::new(),
+        };
+        let wanted = "SEARCH deliveries USING INDEX deliveries_dead (tenant=? AND no>?)";
+        bench.sentence("requeue", requeue, &[wanted]).await;
+    }
+    let wanted = "SEARCH events USING INTEGER PRIMARY KEY (rowid>?)";
+    bench.sentence("purge", PurgeEvents { received_before: now, now, after: 0 }, &[wanted]).await;
+    let wanted = "SEARCH idempotency USING INDEX idempotency_age (created_at<?)";
+    bench.sentence("purge old", PurgeOld { answers_before: now, notifications_before: now }, &[wanted]).await;
+}

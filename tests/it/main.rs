@@ -4,6 +4,7 @@
 #[allow(dead_code, unused_imports, clippy::cloned_ref_to_slice_refs)] // more of the suite follows
 mod api;
 mod house;
+mod process;
 mod readme;
 #[allow(dead_code)] // the ledger holds more than the first checks read
 mod simulation;

@@ -129,6 +129,11 @@ impl Receiver {
         super::server::wait_for("connections of a dead process end", Duration::from_secs(20), || {
             (self.shared.open.load(Ordering::SeqCst) == 0).then_some(())
         });
+        self.new_life();
+    }
+
+    /// The same without waiting: all that was sent is known to be here, though scripts still hold it.
+    pub fn new_life(&self) {
         self.shared.life.fetch_add(1, Ordering::SeqCst);
     }
 }

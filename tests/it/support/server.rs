@@ -46,10 +46,14 @@ pub fn wait_for<T>(what: &str, limit: Duration, mut look: impl FnMut() -> Option
 }
 
 /// The binary as it was when the first test needed it: held open, so that a build that replaces the file meanwhile
-/// (several work trees share a target directory) does not change what is being tested.
+/// (several work trees share a target directory) does not change what is being tested. `POSTHASTE_TEST_BINARY` names
+/// another one, such as a release build.
 fn binary() -> PathBuf {
     static BINARY: OnceLock<File> = OnceLock::new();
-    let file = BINARY.get_or_init(|| File::open(env!("CARGO_BIN_EXE_posthaste")).expect("the binary is built"));
+    let file = BINARY.get_or_init(|| {
+        let path = std::env::var("POSTHASTE_TEST_BINARY").unwrap_or_else(|_| env!("CARGO_BIN_EXE_posthaste").into());
+        File::open(path).expect("the binary is built")
+    });
     PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()))
 }
 

@@ -4,9 +4,11 @@ mod client;
 mod demo;
 mod receive;
 mod script;
+mod signed;
 mod simulate;
 mod verify;
 
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -51,6 +53,15 @@ struct Serve {
 /// Why a sub-command failed: one sentence for the terminal.
 type Failure = Box<dyn std::error::Error>;
 
+/// Arguments that clap takes and that make no sense all the same: exit code 2, as clap's own.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Usage(String);
+
+fn usage(sentence: impl Into<String>) -> Failure {
+    Box::new(Usage(sentence.into()))
+}
+
 /// Reads the arguments and does what they say.
 pub fn run() -> ExitCode {
     let arguments = Arguments::parse();
@@ -74,8 +85,9 @@ pub fn run() -> ExitCode {
         // Whoever read our output has gone; that is their business.
         Err(failure) if is_broken_pipe(&*failure) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("posthaste: {failure}");
-            ExitCode::FAILURE
+            // With standard error closed there is nobody left to tell, which is no reason to panic.
+            let _ = writeln!(std::io::stderr(), "posthaste: {failure}");
+            if failure.is::<Usage>() { ExitCode::from(2) } else { ExitCode::FAILURE }
         }
     }
 }
@@ -92,7 +104,6 @@ fn serve(serve: Serve) -> Result<(), Failure> {
 
 /// Prints a line to standard output; a reader that has gone is an error here, not a panic.
 fn print_line(text: &str) -> Result<(), Failure> {
-    use std::io::Write;
     let mut out = std::io::stdout().lock();
     Ok(writeln!(out, "{text}").and_then(|()| out.flush())?)
 }

@@ -3,9 +3,11 @@
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::{Failure, print_line, script, table};
+use super::{Failure, print_line, script, table, usage};
+use crate::domain::attempt::Outcome;
 use crate::domain::delivery::State;
 use crate::domain::duration_text::format_duration;
+use crate::domain::simulate::{Ending, Step};
 use crate::domain::simulate_request::{Ranges, SimulateRequest};
 use crate::domain::time::Span;
 
@@ -34,63 +36,92 @@ pub struct Simulate {
 impl Simulate {
     pub fn run(self) -> Result<(), Failure> {
         let request = SimulateRequest::from_json(&self.request()?).map_err(|errors| {
-            let first = errors.first().map(|error| format!("{}: {}", error.field, error.message));
-            first.unwrap_or_else(|| "the simulation is not valid".into())
+            let faults: Vec<_> = errors.iter().map(ToString::to_string).collect();
+            usage(faults.join("\n           "))
         })?;
         if self.json {
             return print_line(&serde_json::to_string_pretty(&request.answer())?);
         }
         let (nominal, longest) = request.run();
         let ranges = Ranges::new(longest.as_ref());
-        let wait = |step, which: fn(&crate::domain::simulate::Step) -> Option<Span>, plain: Option<Span>| match (
-            ranges.of(step, which),
-            plain,
-        ) {
-            (Some((min, max)), _) if min != max => format!("{} to {}", format_duration(min), format_duration(max)),
-            (_, Some(span)) => format_duration(span),
-            (_, None) => "—".into(),
-        };
         let mut rows = table(&["event", "attempt", "wait before attempt", "elapsed", "answer", "outcome"]);
         for step in &nominal.steps {
-            let first = step.attempt == 1;
             rows.add_row([
                 step.event.to_string(),
                 step.attempt.to_string(),
-                if first { "— (initial)".into() } else { wait(step, |step| Some(step.wait), Some(step.wait)) },
+                wait_before(step, &ranges),
                 format_duration(step.elapsed),
                 step.cue.to_string(),
-                step.outcome.to_string(),
+                outcome(step, &ranges),
             ]);
         }
         print_line(&rows.trim_fmt())?;
-        print_line(&format!("\n{}", self.ending(&nominal.ending)))
+        print_line(&format!("\n{}", self.ending(&nominal.ending, longest.map(|longest| longest.ending.elapsed))))
     }
 
     fn request(&self) -> Result<Value, Failure> {
         let policy = match self.policy.strip_prefix('@') {
-            Some(path) => std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?,
+            Some(path) => std::fs::read_to_string(path).map_err(|error| usage(format!("--policy: {path}: {error}")))?,
             None => self.policy.clone(),
         };
-        let policy =
-            if policy.trim_start().starts_with('{') { serde_json::from_str(&policy)? } else { json!(policy.trim()) };
-        let script: Vec<String> = script::cues(&self.script)?.iter().map(ToString::to_string).collect();
+        let policy = match policy.trim() {
+            json if json.starts_with('{') => {
+                serde_json::from_str(json).map_err(|error| usage(format!("--policy: this is not JSON: {error}")))?
+            }
+            name => json!(name),
+        };
+        let script = script::cues(&self.script).map_err(|why| usage(format!("--script: {why}")))?;
+        let script: Vec<String> = script.iter().map(ToString::to_string).collect();
         let events = json!({"count": self.events, "every": self.every});
         Ok(json!({"policy": policy, "script": script, "jitter": self.jitter, "events": events}))
     }
 
-    fn ending(&self, ending: &crate::domain::simulate::Ending) -> String {
-        let after = format_duration(ending.elapsed);
-        let state = match (ending.state, ending.dead_reason) {
-            (Some(State::Dead), Some(reason)) => format!("dead ({reason})"),
-            (Some(state), _) => state.to_string(),
-            (None, _) => "skipped: the endpoint was disabled when it came".into(),
+    /// How it stands when nothing more happens; `latest`: when that is if every wait is as long as jitter makes it.
+    fn ending(&self, ending: &Ending, latest: Option<Span>) -> String {
+        let after = range(ending.elapsed, latest.map(|latest| (ending.elapsed, latest)));
+        let who = if self.events == 1 { "The delivery" } else { "The last event's delivery" };
+        let fate = match (ending.state, ending.dead_reason) {
+            (Some(State::Dead), Some(reason)) => format!("{who} is dead ({reason})"),
+            (Some(state), _) => format!("{who} is {state}"),
+            (None, _) => "The last event came to a disabled endpoint and was skipped".into(),
         };
         let disabled = ending.disabled_at.map(|at| format!(" since {}", format_duration(at))).unwrap_or_default();
-        let who = if self.events == 1 { "The delivery" } else { "The last event's delivery" };
         format!(
-            "{who} is {state} after {after}. Endpoint {}{disabled}, circuit {}, {} failed attempts and {} exhausted \
-             deliveries in a row.",
-            ending.status, ending.circuit, ending.failures, ending.exhausted
+            "{fate} after {after}. Endpoint {}{disabled}, circuit {}, {} and {} in a row.",
+            ending.status,
+            ending.circuit,
+            counted(ending.failures, "failed attempt", "failed attempts"),
+            counted(ending.exhausted, "exhausted delivery", "exhausted deliveries"),
         )
+    }
+}
+
+fn counted(count: u32, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}
+
+fn wait_before(step: &Step, ranges: &Ranges) -> String {
+    match (step.attempt, step.wait) {
+        (1, Span::ZERO) => "— (initial)".into(),
+        // By a full house or an open circuit.
+        (1, wait) => format!("{} (held)", format_duration(wait)),
+        (_, wait) => range(wait, ranges.of(step, |step| Some(step.wait))),
+    }
+}
+
+/// What comes next for the delivery and, if this attempt was its endpoint's last, for that.
+fn outcome(step: &Step, ranges: &Ranges) -> String {
+    let what = match (step.outcome, step.next_wait) {
+        (Outcome::Delivered, _) => "delivered".into(),
+        (_, Some(wait)) => format!("retry in {}", range(wait, ranges.of(step, |step| step.next_wait))),
+        (_, None) => "dead-letter queue".to_owned(),
+    };
+    if step.disables { format!("{what}, endpoint disabled") } else { what }
+}
+
+fn range(nominal: Span, range: Option<(Span, Span)>) -> String {
+    match range {
+        Some((min, max)) if min != max => format!("{} to {}", format_duration(min), format_duration(max)),
+        _ => format_duration(nominal),
     }
 }

@@ -140,8 +140,8 @@ async fn the_fan_out_can_be_narrowed_and_can_be_empty() {
         targets.iter().map(|delivery| text(&delivery["endpoint_id"])).collect::<Vec<_>>()
     };
     assert_eq!(targets("order.paid", Value::Null).await, [first.clone(), second.clone()]);
-    assert_eq!(targets("order.paid", json!([second, second])).await, [second.clone()], "each once");
-    assert_eq!(targets("invoice", Value::Null).await, [second.clone()]);
+    assert_eq!(targets("order.paid", json!([second, second])).await, std::slice::from_ref(&second), "each once");
+    assert_eq!(targets("invoice", Value::Null).await, std::slice::from_ref(&second));
     let post =
         async |ids: Value| server.post("/events", json!({"type": "invoice", "data": 1, "endpoint_ids": ids})).await;
     post(json!([second, "ep_x"])).await.problem(400, "validation", &["endpoint_ids[1]"]);

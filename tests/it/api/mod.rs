@@ -1,8 +1,15 @@
 //! The HTTP API against its contract: a real server on a port of its own, called as an outsider calls it.
 
+mod auth;
+mod bad;
 mod deliveries;
+mod endpoints;
 mod events;
+mod idempotency;
+mod lifecycle;
+mod paging;
 mod routes;
+mod wire;
 
 use std::future::Future;
 use std::net::SocketAddr;

@@ -357,12 +357,6 @@ impl Dispatcher {
         self.permits += permits;
     }
 
-    /// Lets go of event contents that will not be needed before `instant`.
-    pub fn drop_contents_after(&mut self, instant: Timestamp) {
-        self.first.drop_contents_after(instant);
-        self.second.drop_contents_after(instant);
-    }
-
     fn admit(&mut self, delivery: Waiting) {
         if delivery.cut != self.endpoint.cut || self.gone {
             return;

@@ -80,12 +80,13 @@ fn measure(hanging: usize, rate: u64, seconds: u64) -> (Duration, Duration) {
     (percentile(&alone, 99), percentile(&beside, 99))
 }
 
-/// At a rate that an unoptimised build on a busy machine keeps. What is below 20 ms is the fan-out's own cost, and noise.
+/// At a rate that an unoptimised build on a busy machine keeps. Of what is below 100 ms nobody can tell there whether it
+/// is the hanging endpoints' doing, the fan-out's own cost, or noise; waiting behind somebody's timeout takes seconds.
 #[test]
 fn s19_a_hundred_hanging_endpoints_do_not_slow_a_healthy_one() {
     let _machine = alone();
     let (alone, beside) = measure(100, 25, 12);
-    let limit = alone.max(Duration::from_millis(20)).mul_f64(1.5);
+    let limit = alone.max(Duration::from_millis(100)).mul_f64(1.5);
     assert!(beside <= limit, "{beside:?} beside, {alone:?} alone");
 }
 

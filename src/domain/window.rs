@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 
 use super::delivery::{Place, Waiting};
 use super::ids::DeliveryNo;
-use super::time::Timestamp;
 
 /// The beginning of one line.
 #[derive(Debug)]
@@ -72,12 +71,6 @@ impl Window {
         self.waiting.retain(|_, waiting| keep(waiting));
     }
 
-    /// Lets go of the contents held for deliveries that are not due before `instant`.
-    pub fn drop_contents_after(&mut self, instant: Timestamp) {
-        let late = |waiting: &&mut Waiting| waiting.due_at > instant;
-        self.waiting.values_mut().filter(late).for_each(|waiting| waiting.content = None);
-    }
-
     /// Takes a delivery in if its place lies inside what the window knows completely; otherwise rows before it may be
     /// unread, and the next read brings it in its turn. Returns what is not held: the delivery itself, or the last one
     /// if the window is full.
@@ -118,6 +111,7 @@ impl Window {
 mod tests {
     use super::super::delivery::Line;
     use super::super::ids::EventNo;
+    use super::super::time::Timestamp;
     use super::*;
     use proptest::prelude::*;
 

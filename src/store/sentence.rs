@@ -25,6 +25,11 @@ pub trait Sentence<C>: Send + 'static {
         512
     }
 
+    /// How many rows it is about: what a group may hold is counted in these.
+    fn weight(&self) -> usize {
+        1
+    }
+
     /// Whether it brings events in, as opposed to results and management: of a group each kind gets half at most.
     fn is_acceptance(&self) -> bool {
         false

@@ -5,6 +5,7 @@ mod api;
 mod cli_offline;
 mod house;
 mod plans;
+mod process;
 mod readme;
 #[allow(dead_code)] // the ledger holds more than the first checks read
 mod simulation;

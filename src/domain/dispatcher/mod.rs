@@ -11,6 +11,7 @@
 //! Every message that comes in is told the time first and followed by [`Dispatcher::pump`], which says what to start,
 //! write and read. Precedence of holds: disabled, paused, circuit, rate, slots.
 
+mod arrivals;
 mod people;
 #[cfg(test)]
 mod races;
@@ -165,6 +166,8 @@ pub struct Dispatcher {
     allowance: Allowance,
     local_fault: BackOff,
     store_fault: BackOff,
+    /// The store has refused results that are not committed yet: until they are, nothing starts (S1).
+    owed: bool,
     /// Permissions left to start overdue attempts, and whether more were asked for.
     permits: usize,
     pacing: bool,
@@ -213,6 +216,7 @@ impl Dispatcher {
             allowance: Allowance::full(),
             local_fault: BackOff::new(second, second.scaled(60.0)),
             store_fault: BackOff::new(second.scaled(0.1), second.scaled(5.0)),
+            owed: false,
             permits: 0,
             pacing: false,
             after_first: false,
@@ -275,58 +279,6 @@ impl Dispatcher {
         self.in_flight.contains_key(&no) || judged.any(|(ended, _)| ended.delivery.no == no)
     }
 
-    /// New deliveries, committed right after the endpoint's delivery `after`. Stale ones are ignored (the read covered
-    /// them); a gap before them means that a hint was lost, and only reading helps.
-    pub fn hint(&mut self, after: DeliveryNo, deliveries: Vec<Waiting>) {
-        let known = self.seen_through.max(self.read_through);
-        if after > known {
-            self.stale = true;
-        }
-        for delivery in deliveries {
-            if delivery.no > known {
-                self.seen_through = self.seen_through.max(delivery.no);
-                self.admit(delivery);
-            }
-        }
-    }
-
-    /// The row says that this actor is needed about now. Its newest delivery comes with that: if it was never heard of
-    /// here, a hint was lost.
-    pub fn poke(&mut self, newest: DeliveryNo) {
-        self.poked = true;
-        if newest > self.seen_through.max(self.read_through) {
-            self.stale = true;
-        }
-    }
-
-    /// Rows were changed behind the windows' back (a bulk requeue).
-    pub fn refresh(&mut self) {
-        self.stale = true;
-    }
-
-    /// What [`Effect::Load`] asked for.
-    pub fn loaded(&mut self, rows: Loaded) {
-        let Some(Loading { touched, late }) = self.loading.take() else { return };
-        self.read_through = self.read_through.max(rows.read_through);
-        let busy = |row: &Waiting| touched.contains(&row.no) || row.cut != self.endpoint.cut;
-        let fresh = |rows: Vec<Waiting>| rows.into_iter().filter(|row| !busy(row)).collect::<Vec<_>>();
-        let newer = |waiting: &Waiting| waiting.no > rows.read_through || touched.contains(&waiting.no);
-        // How far the read went, whatever of it is left out.
-        let read_to = |rows: &[Waiting], complete: bool| rows.last().filter(|_| !complete).map(Waiting::place);
-        let (first_to, second_to) =
-            (read_to(&rows.first, rows.first_complete), read_to(&rows.second, rows.second_complete));
-        self.first.replace(fresh(rows.first), first_to, newer);
-        self.second.replace(fresh(rows.second), second_to, newer);
-        late.into_iter().filter(newer).for_each(|waiting| self.admit(waiting));
-    }
-
-    /// The read failed; it is asked for again after a while.
-    pub fn load_failed(&mut self, now: Timestamp) {
-        self.loading = None;
-        self.stale = true;
-        self.store_fault.failed(now);
-    }
-
     /// An attempt is over. `draw` is uniform in [0, 1); `wall_secs` the wall clock; `no_egress`: see S6.
     pub fn ended(&mut self, no: DeliveryNo, attempt: Attempt, draw: f64, wall_secs: i64, no_egress: bool) {
         let Some(start) = self.in_flight.remove(&no) else {
@@ -356,7 +308,7 @@ impl Dispatcher {
         let Some(start) = self.in_flight.get(&no) else { return false };
         let passes = self.health.circuit.opened_at().is_none_or(|opened_at| start.probe_of == Some(opened_at));
         let enabled = self.endpoint.is_enabled() && !self.endpoint.paused && start.delivery.cut == self.endpoint.cut;
-        self.is_settled() && !self.gone && enabled && passes
+        self.is_settled() && !self.owed && !self.gone && enabled && passes
     }
 
     /// The endpoint as it is known here is what it is.
@@ -403,12 +355,6 @@ impl Dispatcher {
     pub fn paced(&mut self, permits: usize) {
         self.pacing = false;
         self.permits += permits;
-    }
-
-    /// Lets go of event contents that will not be needed before `instant`.
-    pub fn drop_contents_after(&mut self, instant: Timestamp) {
-        self.first.drop_contents_after(instant);
-        self.second.drop_contents_after(instant);
     }
 
     fn admit(&mut self, delivery: Waiting) {

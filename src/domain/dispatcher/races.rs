@@ -311,3 +311,46 @@ fn s01_what_comes_in_beyond_the_windows_while_they_are_read_is_not_lost() {
     let due = dispatcher.second.iter().map(|waiting| waiting.no.0).collect::<Vec<_>>();
     assert_eq!(due, [6, 7, 8, 1]);
 }
+
+/// C70: the database can be read and not written to. What was refused is offered again and again, ever more slowly, and
+/// nothing else is sent meanwhile.
+#[test]
+fn s01_nothing_starts_while_refused_results_are_not_committed() {
+    let mut dispatcher = awake(vec![waiting(1, Line::First, 0), waiting(2, Line::First, 0)], vec![]);
+    dispatcher.endpoint.max_in_flight = 1;
+    assert_eq!(starts(&dispatcher.pump(at(1), Room::PLENTY)), [1]);
+    dispatcher.ended(DeliveryNo(1), attempt(Some(500), 1), 0.0, 0, false);
+    assert!(batch(&dispatcher.pump(at(1), Room { starts: 0, rate: None })).is_some());
+    let mut now = at(1);
+    let mut waits = Vec::new();
+    for _ in 0..8 {
+        dispatcher.refused(now);
+        let again = dispatcher.wake_at(now).unwrap();
+        waits.push(again.since(now).as_millis());
+        now = again;
+        let effects = dispatcher.pump(now, Room::PLENTY);
+        assert!(matches!(effects[..], [Effect::Reload { .. }]), "{effects:?}");
+        dispatcher.reloaded(reloaded(1, &[(1, 0)]));
+        let effects = dispatcher.pump(now, Room::PLENTY);
+        assert_eq!(starts(&effects), [] as [i64; 0]);
+        assert_eq!(batch(&effects).map(|batch| batch.results.len()), Some(1));
+    }
+    assert_eq!(waits, [100, 200, 400, 800, 1600, 3200, 5000, 5000]);
+    dispatcher.recorded(false);
+    assert_eq!(starts(&dispatcher.pump(now, Room::PLENTY)), [2, 1], "the retry has become due meanwhile");
+}
+
+/// The commit went through although the store said otherwise.
+#[test]
+fn s01_a_refusal_that_was_none_is_over_when_the_rows_say_so() {
+    let mut dispatcher = awake(vec![waiting(1, Line::First, 0)], vec![]);
+    dispatcher.pump(at(1), Room::PLENTY);
+    dispatcher.ended(DeliveryNo(1), attempt(Some(500), 1), 0.0, 0, false);
+    assert!(batch(&dispatcher.pump(at(1), Room::PLENTY)).is_some());
+    dispatcher.refused(at(1));
+    dispatcher.pump(at(2), Room::PLENTY);
+    dispatcher.reloaded(reloaded(1, &[(1, 1)]));
+    let effects = dispatcher.pump(at(2), Room::PLENTY);
+    assert!(batch(&effects).is_none() && matches!(effects[..], [Effect::Load { .. }]), "{effects:?}");
+    assert!(!dispatcher.owed);
+}

@@ -6,7 +6,7 @@ use actix::prelude::*;
 
 use super::super::Live;
 use super::super::messages::*;
-use super::{Brain, EndpointActor, KEEP_CONTENT};
+use super::{Brain, EndpointActor};
 use crate::domain::dispatcher::OnTheWire;
 
 /// Handlers that tell the dispatcher something and take a turn.
@@ -35,13 +35,11 @@ hears! {
     }
 
     Hinted as heard => |actor, _ctx, Hinted { hint, more }| {
-        let keep_until = actor.env.clock.now() + actor.env.clock.engine_span(KEEP_CONTENT);
         if let Some(dispatcher) = actor.dispatcher() {
             if more {
                 dispatcher.refresh();
             }
             dispatcher.hint(hint.after, hint.deliveries);
-            dispatcher.drop_contents_after(keep_until);
         }
     }
 

@@ -38,8 +38,6 @@ const LINGER: Span = Span::from_secs(15);
 const FAR: Span = Span::from_secs(60);
 /// Judged attempts that may wait for their commit.
 const UNRECORDED: usize = 256;
-/// Events of deliveries due later than this are not kept in memory (real time).
-const KEEP_CONTENT: Span = Span::from_secs(2);
 
 pub struct EndpointActor {
     endpoint: EndpointNo,
@@ -338,7 +336,6 @@ impl EndpointActor {
 
     /// The endpoint as it was read: the first time it wakes the dispatcher, later it is judged by.
     fn endpoint_read(&mut self, owned: Option<Box<crate::store::Owned>>, ctx: &mut Context<Self>) {
-        let now = self.env.clock.now();
         match (&mut self.brain, owned) {
             (Brain::Awake { dispatcher, .. }, None) => dispatcher.reloaded(None),
             (Brain::Awake { dispatcher, record }, Some(owned)) => {
@@ -370,7 +367,6 @@ impl EndpointActor {
                 if early.changed {
                     dispatcher.changed();
                 }
-                dispatcher.drop_contents_after(now);
                 self.brain = Brain::Awake { dispatcher: Box::new(dispatcher), record: Arc::new(owned.record) };
             }
         }

@@ -64,6 +64,10 @@ impl Sentence<Conn> for Accept {
         self.events.iter().map(|event| event.body.len() + 1_024).sum()
     }
 
+    fn weight(&self) -> usize {
+        self.events.len()
+    }
+
     fn is_acceptance(&self) -> bool {
         true
     }

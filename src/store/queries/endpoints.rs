@@ -127,6 +127,10 @@ impl<S: Sentence<Conn>> Sentence<Conn> for AndShow<S> {
         self.change.bytes()
     }
 
+    fn weight(&self) -> usize {
+        self.change.weight()
+    }
+
     fn is_acceptance(&self) -> bool {
         self.change.is_acceptance()
     }

@@ -31,6 +31,10 @@ impl<S: Sentence<Conn>> Sentence<Conn> for Guarded<S, S::Reply> {
         self.sentence.bytes()
     }
 
+    fn weight(&self) -> usize {
+        self.sentence.weight()
+    }
+
     fn is_acceptance(&self) -> bool {
         self.sentence.is_acceptance()
     }

@@ -1,6 +1,8 @@
 //! Counts, notifications, keys, the clock's anchor: the small change of the store.
 
+use diesel::dsl::sql;
 use diesel::prelude::*;
+use diesel::sql_types::{BigInt, Nullable};
 use diesel::{QueryResult, insert_into, update};
 
 use super::{Conn, RunQueryDsl, Tx};
@@ -36,21 +38,21 @@ pub async fn flush_one(tx: &mut Tx<'_>, endpoint: EndpointNo) -> QueryResult<()>
 }
 
 async fn write(conn: &mut Conn, endpoint: EndpointNo, touched: Touched) -> QueryResult<()> {
-    let row = endpoint_health::table.find(endpoint.0);
     let counts = (
         endpoint_health::pending.eq(endpoint_health::pending + touched.pending),
         endpoint_health::failed.eq(endpoint_health::failed + touched.failed),
         endpoint_health::dead.eq(endpoint_health::dead + touched.dead),
     );
-    match touched.last_delivery {
-        Some(last) => update(row).set((counts, endpoint_health::last_delivery.eq(last.0))).execute(conn).await?,
-        None => update(row).set(counts).execute(conn).await?,
-    };
-    if let Some(wake_at) = touched.wake_at {
+    let last_delivery = touched.last_delivery.map(|last| endpoint_health::last_delivery.eq(last.0));
+    // The earlier of both; NULL, which is never, counts as later.
+    let wake_at = touched.wake_at.map(|wake_at| {
         let at = wake_at.as_micros();
-        let later = endpoint_health::wake_at.is_null().or(endpoint_health::wake_at.gt(at));
-        update(row.filter(later)).set(endpoint_health::wake_at.eq(at)).execute(conn).await?;
-    }
+        let earlier = sql::<Nullable<BigInt>>("CASE WHEN wake_at < ").bind::<BigInt, _>(at);
+        endpoint_health::wake_at.eq(earlier.sql(" THEN wake_at ELSE ").bind::<BigInt, _>(at).sql(" END"))
+    });
+    // One statement: with a large fan-out this is written for every endpoint in every group.
+    let row = endpoint_health::table.find(endpoint.0);
+    update(row).set((counts, last_delivery, wake_at)).execute(conn).await?;
     Ok(())
 }
 

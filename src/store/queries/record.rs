@@ -62,6 +62,10 @@ impl Sentence<Conn> for Record {
     fn bytes(&self) -> usize {
         self.0.results.len() * 2_048
     }
+
+    fn weight(&self) -> usize {
+        self.0.results.len()
+    }
 }
 
 /// How a batch changes the endpoint's counts.

@@ -19,13 +19,15 @@ use crate::store::error::StoreError;
 use crate::store::hint::HintSink;
 use crate::store::sentence::{Counters, Hints, Sentence};
 
-/// The most sentences of one kind in a group.
-const GROUP: usize = 512;
+/// What a group may hold of each kind, by weight: so much that its commit costs each member little, and so little that
+/// nobody waits long for the others. When a hundred receivers hang, their sixteen hundred results come at once.
+const GROUP: usize = 128;
 
 /// A sentence in the queue, with the way back for its reply.
 trait Job: Send {
     fn run(&mut self, tx: &mut Tx<'_>) -> QueryResult<()>;
     fn bytes(&self) -> usize;
+    fn weight(&self) -> usize;
     fn committed(self: Box<Self>);
     fn failed(self: Box<Self>, error: StoreError);
 }
@@ -44,6 +46,10 @@ impl<S: Sentence<Conn>> Job for Queued<S> {
 
     fn bytes(&self) -> usize {
         self.sentence.bytes()
+    }
+
+    fn weight(&self) -> usize {
+        self.sentence.weight()
     }
 
     fn committed(self: Box<Self>) {
@@ -256,8 +262,11 @@ impl Writer {
 fn take(queue: &mut Queue) -> Vec<Box<dyn Job>> {
     let mut group: Vec<Box<dyn Job>> = Vec::new();
     for line in [&mut queue.others, &mut queue.acceptances] {
-        let count = line.len().min(GROUP);
-        group.extend(line.drain(..count));
+        let mut weight = 0;
+        while let Some(job) = line.pop_front_if(|job| weight == 0 || weight + job.weight() <= GROUP) {
+            weight += job.weight().max(1);
+            group.push(job);
+        }
     }
     let bytes: usize = group.iter().map(|job| job.bytes()).sum();
     queue.bytes = queue.bytes.saturating_sub(bytes);

@@ -1,3 +1,5 @@
 //! What several tests need.
 
 pub mod raw;
+pub mod receiver;
+pub mod server;

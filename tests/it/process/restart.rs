@@ -1,0 +1,156 @@
+//! What survives the end of a process, and how a process ends (S10, S13, S25; the lock; the schema).
+
+use std::process::Stdio;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use diesel::connection::SimpleConnection;
+use serde_json::{Value, json};
+
+use super::SOON;
+use crate::support::receiver::{Gate, Receiver, Reply};
+use crate::support::server::{Options, Server, beside_others, wait_for};
+
+/// What must not change by a restart.
+fn memory(server: &Server, endpoint: &str, deliveries: &[String]) -> Vec<Value> {
+    let status = server.status(endpoint);
+    let kept = |name: &str| status[name].clone();
+    let endpoint = ["failure_streak", "exhausted_streak", "next_retry_at", "next_retry_reason", "last_attempt"];
+    let of_delivery = |id: &String| {
+        let found = server.delivery(id);
+        let members = ["state", "run", "attempt", "next_retry_at", "next_retry_reason", "updated_at"];
+        Value::from_iter(members.map(|name| (name, found[name].clone())))
+    };
+    endpoint.map(kept).into_iter().chain(deliveries.iter().map(of_delivery)).collect()
+}
+
+#[test]
+fn s10_s13_a_restart_keeps_due_times_and_streaks() {
+    let _machine = beside_others();
+    let receiver = Receiver::always(503);
+    let mut server = Server::start(Options::default());
+    let policy = json!({"schedule": {"ladder": ["10m"]}, "jitter": 0.5, "auto_disable": null});
+    let endpoint = server.endpoint(json!({"url": receiver.url("/"), "policy": policy}));
+    let deliveries: Vec<String> = (0..7).map(|n| server.event(&format!("e{n}"), "a.b").remove(0)).collect();
+    wait_for("all have failed once", SOON, || {
+        (server.status(&endpoint)["failure_streak"]["failures"] == 7).then_some(())
+    });
+    let before = memory(&server, &endpoint, &deliveries);
+    server.kill();
+    server.restart();
+    assert_eq!(memory(&server, &endpoint, &deliveries), before, "after kill -9");
+    server.terminate();
+    assert!(server.wait_for_exit(SOON).success());
+    server.restart();
+    assert_eq!(memory(&server, &endpoint, &deliveries), before, "after a drain");
+    assert_eq!(receiver.count(), 7, "nothing was sent before its time");
+}
+
+#[test]
+fn s06_a_drain_records_what_answers_in_time_and_refuses_what_is_new() {
+    let _machine = beside_others();
+    let gate = Gate::default();
+    let receiver = {
+        let gate = gate.clone();
+        Receiver::start(move |arrival| {
+            if arrival.path == "/hangs" {
+                return Reply::Hang;
+            }
+            gate.pass();
+            Reply::Answer(200)
+        })
+    };
+    let mut server = Server::start(Options::default().with(&["--drain-timeout", "4s"]));
+    for path in ["/answers", "/hangs"] {
+        server.endpoint(json!({"url": receiver.url(path), "policy": {"timeout": "60s"}}));
+    }
+    let deliveries = server.event("e1", "a.b");
+    receiver.wait("both are on the wire", SOON, |ledger| ledger.len() == 2);
+    let began = Instant::now();
+    server.terminate();
+    wait_for("it says that it drains", SOON, || (server.call("GET", "/readyz", None).status == 503).then_some(()));
+    let refused = server.post("/events", &json!({"type": "a.b", "data": 1}), 503);
+    assert_eq!(refused["code"], "unavailable");
+    assert_eq!(server.call("GET", "/events", None).status, 200, "reading goes on");
+    gate.open();
+    let status = server.wait_for_exit(SOON);
+    let took = began.elapsed();
+    assert!(status.success(), "{status}");
+    assert!((4.0..6.5).contains(&took.as_secs_f64()), "one of them hung, so the whole drain timeout: {took:?}");
+    server.restart();
+    let states: Vec<(Value, Value)> = deliveries
+        .iter()
+        .map(|id| server.delivery(id))
+        .map(|found| (found["state"].clone(), found["attempts_total"].clone()))
+        .collect();
+    assert_eq!(states, [(json!("delivered"), json!(1)), (json!("pending"), json!(0))], "cut off: no rung used");
+    receiver.wait("the one that was cut off is made again", SOON, |ledger| ledger.len() == 3);
+    let again = receiver.ledger().pop().expect("three");
+    assert_eq!((again.path.as_str(), again.attempt), ("/hangs", 1));
+}
+
+#[test]
+fn s06_a_second_signal_stops_at_once() {
+    let _machine = beside_others();
+    let receiver = Receiver::start(|_| Reply::Hang);
+    let mut server = Server::start(Options::default());
+    server.endpoint(json!({"url": receiver.url("/"), "policy": {"timeout": "60s"}}));
+    server.event("e1", "a.b");
+    receiver.wait("it is on the wire", SOON, |ledger| ledger.len() == 1);
+    server.terminate();
+    wait_for("it says that it drains", SOON, || (server.call("GET", "/readyz", None).status == 503).then_some(()));
+    let began = Instant::now();
+    server.terminate();
+    let status = server.wait_for_exit(SOON);
+    assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
+    assert!(status.success(), "{status}");
+}
+
+#[test]
+fn a_second_process_on_the_same_file_names_the_lock() {
+    let _machine = beside_others();
+    let server = Server::start(Options::default());
+    let began = Instant::now();
+    let second = server.command().stdout(Stdio::piped()).stderr(Stdio::piped()).output().expect("it runs");
+    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+    assert!(!second.status.success());
+    let said = String::from_utf8_lossy(&second.stderr);
+    assert!(said.contains("posthaste.db.lock") && said.contains("another posthaste process"), "{said}");
+    server.get("/events");
+}
+
+#[test]
+fn an_older_binary_refuses_a_newer_schema_by_name() {
+    let _machine = beside_others();
+    let mut server = Server::start(Options::default());
+    server.kill();
+    let mut conn: diesel::SqliteConnection =
+        diesel::Connection::establish(&server.database().to_string_lossy()).expect("the database");
+    conn.batch_execute("INSERT INTO __diesel_schema_migrations (version) VALUES ('99990101000000')").expect("inserted");
+    drop(conn);
+    let refused = server.command().stdout(Stdio::piped()).stderr(Stdio::piped()).output().expect("it runs");
+    assert!(!refused.status.success());
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(said.contains("99990101000000") && said.contains("newer"), "{said}");
+}
+
+#[test]
+fn s25_engine_time_goes_on_through_downtime_and_a_new_scale() {
+    let _machine = beside_others();
+    let receiver = Receiver::always(503);
+    let mut server = Server::start(Options::scaled(1_000.0));
+    let policy = json!({"schedule": {"ladder": ["10h"]}, "jitter": 0, "auto_disable": null});
+    server.endpoint(json!({"url": receiver.url("/"), "policy": policy}));
+    let delivery = server.event("e1", "a.b").remove(0);
+    let failed =
+        wait_for("it fails", SOON, || Some(server.delivery(&delivery)).filter(|found| found["state"] == "failed"));
+    server.kill();
+    // 10 h at scale 1,000 are 36 s of real time; a scale of 20,000 leaves less than 2 s of it.
+    server = server.rescaled(20_000.0);
+    thread::sleep(Duration::from_millis(300));
+    server.restart();
+    assert_eq!(server.delivery(&delivery)["next_retry_at"], failed["next_retry_at"]);
+    let began = Instant::now();
+    receiver.wait("the retry comes by the new scale", SOON, |ledger| ledger.len() == 2);
+    assert!(began.elapsed() > Duration::from_millis(500), "not before its time: {:?}", began.elapsed());
+}

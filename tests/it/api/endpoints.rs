@@ -172,6 +172,23 @@ async fn a_ping_is_an_attempt_that_counts_nowhere() {
     server.stop().await;
 }
 
+/// A person cannot hold more connections open with pings than the process has for them.
+#[actix_web::test]
+async fn too_many_pings_at_once_are_refused() {
+    let server = Server::start().await;
+    let receiver = hanging();
+    let endpoint = server.endpoint(&receiver.url("/"), json!({"policy": {"timeout": "3s"}})).await;
+    let path = format!("/endpoints/{}/ping", text(&endpoint["id"]));
+    let pings = futures_util::future::join_all((0..posthaste::api::limits::PINGS).map(|_| server.act(&path)));
+    let one_more = async {
+        until(|| async { (receiver.requests().len() == posthaste::api::limits::PINGS).then_some(()) }).await;
+        server.act(&path).await.problem(429, "rate_limited", &[]);
+    };
+    let (pings, ()) = futures_util::future::join(pings, one_more).await;
+    assert!(pings.iter().all(|got| got.ok(200)["error_kind"] == "timeout"));
+    server.stop().await;
+}
+
 #[actix_web::test]
 async fn s23_a_secret_is_rotated_with_an_overlap() {
     let server = Server::start().await;

@@ -19,7 +19,7 @@ pub struct AttemptJson<'a> {
     attempt: i32,
     trigger: &'a str,
     started_at: Timestamp,
-    /// These and the phases are whole milliseconds of real time, rounded.
+    /// These and the phases are whole milliseconds of real time, rounded down.
     duration_ms: i64,
     timing: TimingJson,
     remote_addr: Option<Cow<'a, str>>,
@@ -43,7 +43,8 @@ struct TimingJson {
 }
 
 fn millis(micros: i64) -> i64 {
-    micros.saturating_add(500) / 1_000
+    // Downwards: `started_at` + `duration_ms` is never after the attempt's end, from which the schedule counts (S9).
+    micros / 1_000
 }
 
 impl<'a> From<&'a AttemptRow> for AttemptJson<'a> {

@@ -146,6 +146,8 @@ pub struct Dispatcher {
     unrecorded: VecDeque<(Ended, Verdict)>,
     /// The batch being written.
     recording: Option<Vec<(Ended, Verdict)>>,
+    /// The store has refused results; nothing starts until it has them (S1).
+    refused: bool,
     /// Deliveries that a person's request is about to change.
     locked: HashSet<DeliveryNo>,
     /// While rows are being read.
@@ -202,6 +204,7 @@ impl Dispatcher {
             in_flight: HashMap::new(),
             unrecorded: VecDeque::new(),
             recording: None,
+            refused: false,
             locked: HashSet::new(),
             loading: None,
             stale: true,

@@ -311,3 +311,28 @@ fn s01_what_comes_in_beyond_the_windows_while_they_are_read_is_not_lost() {
     let due = dispatcher.second.iter().map(|waiting| waiting.no.0).collect::<Vec<_>>();
     assert_eq!(due, [6, 7, 8, 1]);
 }
+
+#[test]
+fn s01_nothing_starts_until_the_store_has_what_it_refused() {
+    let mut dispatcher = awake(vec![waiting(1, Line::First, 0), waiting(2, Line::First, 0)], vec![]);
+    assert_eq!(starts(&dispatcher.pump(at(1), Room { starts: 1, rate: None })), [1]);
+    dispatcher.ended(DeliveryNo(1), attempt(Some(200), 1), 0.0, 0, false);
+    let mut now = at(1);
+    for wait in [100, 200, 400] {
+        assert!(batch(&dispatcher.pump(now, Room { starts: 0, rate: None })).is_some());
+        dispatcher.refused(now);
+        let again = dispatcher.wake_at(now).expect("an instant");
+        assert_eq!(again.since(now), Span::from_millis(wait));
+        now = again;
+        assert!(matches!(dispatcher.pump(now, Room::PLENTY)[..], [Effect::Reload { .. }]));
+        dispatcher.reloaded(reloaded(1, &[(1, 0)]));
+        assert_eq!(starts(&dispatcher.pump(now, Room { starts: 0, rate: None })), [] as [i64; 0]);
+        dispatcher.outdated();
+        dispatcher.pump(now, Room::PLENTY);
+        dispatcher.reloaded(reloaded(1, &[(1, 0)]));
+    }
+    let effects = dispatcher.pump(now, Room::PLENTY);
+    assert!(starts(&effects).is_empty() && batch(&effects).is_some(), "{effects:?}");
+    dispatcher.recorded(false);
+    assert_eq!(starts(&dispatcher.pump(now, Room::PLENTY)), [2]);
+}

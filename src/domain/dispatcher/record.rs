@@ -110,6 +110,7 @@ impl Dispatcher {
     pub fn recorded(&mut self, skipped: bool) -> Vec<(Ended, Verdict)> {
         let Some(results) = self.recording.take() else { return Vec::new() };
         self.store_fault.succeeded();
+        self.refused = false;
         let disabled = results.iter().any(|(_, verdict)| verdict.disable.is_some());
         self.committed.health += 1;
         self.committed.endpoint += i64::from(disabled);
@@ -126,6 +127,7 @@ impl Dispatcher {
     /// The store did not take the batch, or it is not known whether it did. Nothing starts until it has (S1).
     pub fn refused(&mut self, now: Timestamp) {
         self.store_fault.failed(now);
+        self.refused = true;
         self.put_back();
         self.changed();
     }
@@ -149,7 +151,6 @@ impl Dispatcher {
             return;
         }
         self.reload = Reload::No;
-        self.store_fault.succeeded();
         let Some(reloaded) = reloaded else {
             self.gone = true;
             self.first.retain(|_| false);
@@ -174,6 +175,11 @@ impl Dispatcher {
             }
             let verdict = judge::judge(&ended, &mut self.endpoint, &mut self.health);
             self.unrecorded.push_back((ended, verdict));
+        }
+        // That it can be read does not mean that it takes what it refused.
+        self.refused &= !self.unrecorded.is_empty();
+        if !self.refused {
+            self.store_fault.succeeded();
         }
         self.forget_cut();
         for delivery in std::mem::take(&mut self.given_back) {

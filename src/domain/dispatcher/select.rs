@@ -75,6 +75,7 @@ impl Dispatcher {
 
     fn start_what_may(&mut self, now: Timestamp, room: Room, effects: &mut Vec<Effect>) {
         let blocked = !self.is_settled()
+            || self.refused
             || self.store_fault.until(now).is_some()
             || !self.endpoint.is_enabled()
             || self.endpoint.paused

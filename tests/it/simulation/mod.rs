@@ -12,9 +12,15 @@
 //!                 checks: the rules of semantics.md, worked out again from the ledger alone
 //! ```
 
+mod acts;
+mod checks;
 mod ladders;
 mod ledger;
+mod life;
 mod people;
+mod plan;
 mod receiver;
+mod seeds;
+mod trouble;
 mod wire;
 mod world;

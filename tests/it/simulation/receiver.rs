@@ -6,6 +6,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use posthaste::domain::attempt::{Answer, ErrorKind, Finding};
 use posthaste::domain::time::{Span, Timestamp};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
 
 /// A request, as a receiver looks at it.
 #[derive(Clone, Copy, Debug)]
@@ -112,4 +114,10 @@ pub fn by_event(mut scripts: HashMap<String, Receiver>, mut others: Receiver) ->
         Some(script) => script(call),
         None => others(call),
     })
+}
+
+/// By chance: each request gets one of these turns.
+pub fn by_chance(seed: u64, turns: Vec<Turn>) -> Receiver {
+    let mut random = StdRng::seed_from_u64(seed);
+    Box::new(move |_| turns[random.random_range(0..turns.len())].clone())
 }

@@ -136,7 +136,7 @@ impl Scenario {
 
     fn acts(&mut self) -> Vec<(Timestamp, Act)> {
         let mut acts = Vec::new();
-        for n in 0..5 + self.dice.upto(55) {
+        for n in 0..5 + self.dice.upto(55).min(self.dice.upto(55)) {
             let at = self.early();
             let created_at = match self.dice.upto(3) {
                 0 => at,

@@ -1,6 +1,7 @@
 //! When an attempt starts late, something must have held it: the slots, the circuit, a person, a fault of the store or of
 //! ours, the process being dead. What held an endpoint when is kept here; a delay that it does not cover is a fault.
 
+use posthaste::domain::attempt::Finding;
 use posthaste::domain::time::{Span, Timestamp};
 
 use crate::simulation::ledger::{Fault, WireEnd};
@@ -54,7 +55,9 @@ impl Lateness {
 
     /// An attempt ended; so many are still on the wire.
     pub fn ended(&mut self, end: &WireEnd, in_flight: usize, max: u16, slack: Span) {
-        if end.finding.is_success() {
+        if let Finding::Local { .. } = end.finding {
+            // Says nothing about the receiver.
+        } else if end.finding.is_success() {
             (self.slow, self.narrowed) = (0, self.narrowed.map(|slots| slots * 2));
         } else {
             self.slow = if end.slow { self.slow + 1 } else { 0 };
@@ -62,10 +65,15 @@ impl Lateness {
                 self.narrowed = Some(2);
             }
         }
+        self.whether_full(in_flight, max, end.at + slack);
+    }
+
+    /// An attempt ended, or the limit was changed.
+    pub fn whether_full(&mut self, in_flight: usize, max: u16, at: Timestamp) {
         if in_flight < self.slots(max) {
-            self.to(Why::Slots, end.at + slack);
+            self.to(Why::Slots, at);
         } else {
-            self.from(Why::Slots, end.at);
+            self.from(Why::Slots, at);
         }
     }
 

@@ -266,6 +266,7 @@ impl Model {
                 let old = std::mem::replace(&mut endpoint.setup, setup.clone());
                 endpoint.old_setups.push(old);
                 endpoint.last_changed = at;
+                endpoint.late.whether_full(endpoint.in_flight.len(), setup.max_in_flight, at);
                 if *new_url {
                     endpoint.counted_from = *now;
                     endpoint.clear_streaks();

@@ -344,6 +344,8 @@ impl EndpointActor {
                 let endpoint = owned.record.endpoint();
                 *record = Arc::new(owned.record);
                 let (health, health_version, positions) = (owned.health, owned.health_version, owned.positions);
+                // What was decided under the old state and has not begun is decided again.
+                self.outbox.take_back().into_iter().for_each(|no| dispatcher.withdraw(no));
                 dispatcher.reloaded(Some(Reloaded { endpoint, health, health_version, positions }));
             }
             (Brain::Asleep(_), None) => {

@@ -31,6 +31,12 @@ impl Outbox {
         content.map(|content| (start, content))
     }
 
+    /// Everything is decided anew: who was to begin.
+    pub fn take_back(&mut self) -> Vec<DeliveryNo> {
+        self.to_read.clear();
+        self.line.drain(..).map(|(start, _)| start.delivery.no).collect()
+    }
+
     /// The events to ask for now.
     pub fn take_to_read(&mut self) -> Vec<EventNo> {
         std::mem::take(&mut self.to_read)
@@ -99,5 +105,12 @@ mod tests {
         assert_eq!(pop_all(&mut outbox), [2, 3]);
         assert_eq!(outbox.read(&asked[1..], contents(&[])), [DeliveryNo(4), DeliveryNo(5)]);
         assert!(pop_all(&mut outbox).is_empty());
+    }
+
+    #[test]
+    fn s26_what_has_not_begun_can_be_taken_back() {
+        let mut outbox = outbox(&[false, true]);
+        assert_eq!(outbox.take_back(), [DeliveryNo(1), DeliveryNo(2)]);
+        assert!(outbox.take_to_read().is_empty() && outbox.pop().is_none());
     }
 }

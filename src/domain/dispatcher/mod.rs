@@ -150,6 +150,8 @@ pub struct Dispatcher {
     refused: bool,
     /// Deliveries that a person's request is about to change.
     locked: HashSet<DeliveryNo>,
+    /// Deliveries that came back from such a request before their hint, which is stale when it comes.
+    unhinted: HashSet<DeliveryNo>,
     /// While rows are being read.
     loading: Option<Loading>,
     /// Memory and store differ in a way that only reading mends.
@@ -206,6 +208,7 @@ impl Dispatcher {
             recording: None,
             refused: false,
             locked: HashSet::new(),
+            unhinted: HashSet::new(),
             loading: None,
             stale: true,
             reload: Reload::No,
@@ -287,9 +290,14 @@ impl Dispatcher {
         for delivery in deliveries {
             if delivery.no > known {
                 self.seen_through = self.seen_through.max(delivery.no);
-                self.admit(delivery);
+                // A person may have been quicker than the hint: what they hold, or have put back, is known better.
+                if !self.locked.contains(&delivery.no) && !self.unhinted.contains(&delivery.no) {
+                    self.admit(delivery);
+                }
             }
         }
+        let known = self.seen_through.max(self.read_through);
+        self.unhinted.retain(|no| *no > known);
     }
 
     /// The row says that this actor is needed about now. Its newest delivery comes with that: if it was never heard of
@@ -427,6 +435,9 @@ impl Dispatcher {
     /// The request is through: the delivery as it waits now, or `None` if that is not known (it is read again).
     pub fn unlock(&mut self, no: DeliveryNo, delivery: Option<Waiting>) {
         self.locked.remove(&no);
+        if no > self.seen_through.max(self.read_through) {
+            self.unhinted.insert(no);
+        }
         match delivery {
             Some(delivery) => self.admit(delivery),
             None => self.stale = true,

@@ -336,3 +336,19 @@ fn s01_nothing_starts_until_the_store_has_what_it_refused() {
     dispatcher.recorded(false);
     assert_eq!(starts(&dispatcher.pump(now, Room::PLENTY)), [2]);
 }
+
+#[test]
+fn s12_a_hint_that_comes_after_a_persons_retry_puts_nothing_in_line_twice() {
+    let mut dispatcher = awake(vec![], vec![]);
+    let hint = || vec![waiting(1, Line::First, 0)];
+    dispatcher.lock(DeliveryNo(1)).unwrap();
+    let mut during = awake(vec![], vec![]);
+    during.lock(DeliveryNo(1)).unwrap();
+    during.hint(DeliveryNo(0), hint());
+    assert!(starts(&during.pump(at(1), Room::PLENTY)).is_empty(), "a person holds it");
+    dispatcher.unlock(DeliveryNo(1), Some(Waiting { attempt: 0, attempts_total: 0, ..waiting(1, Line::Single, 1) }));
+    assert_eq!(starts(&dispatcher.pump(at(1), Room::PLENTY)), [1]);
+    dispatcher.hint(DeliveryNo(0), hint());
+    dispatcher.ended(DeliveryNo(1), attempt(Some(200), 1), 0.0, 0, false);
+    assert!(starts(&dispatcher.pump(at(1), Room::PLENTY)).is_empty(), "it was sent already");
+}

@@ -80,7 +80,8 @@ impl Model {
         assert_eq!(self.bodies.get(&wire.event), Some(&wire.body), "{what}: S2, not the bytes that were accepted");
         assert!(delivery.state.waits(), "{what}: it is {} already", delivery.state);
         assert_eq!(wire.attempt, delivery.attempt + 1, "{what}: S12, not the next attempt of run {}", delivery.run);
-        assert!(!self.draining, "{what}: the process is shutting down");
+        let draining = self.draining.is_some_and(|at| wire.began > at);
+        assert!(!draining, "{what}: the process is shutting down");
         assert!(!endpoint.deleted, "{what}: S27, the endpoint is deleted");
         assert_eq!(endpoint.status, Status::Enabled, "{what}: S15, the endpoint is disabled");
         assert!(delivery.cut == endpoint.cut, "{what}: S15, a cut has taken it");

@@ -86,7 +86,7 @@ pub struct Model {
     pub let_out: Vec<Timestamp>,
     /// Deliveries that an actor holds of each line.
     pub window: usize,
-    pub draining: bool,
+    pub draining: Option<Timestamp>,
     pub endpoints: BTreeMap<EndpointNo, Endpoint>,
     pub deliveries: BTreeMap<DeliveryNo, Delivery>,
     pub bodies: BTreeMap<String, Vec<u8>>,
@@ -135,7 +135,7 @@ impl Model {
             rate: 0,
             let_out: Vec::new(),
             window: 0,
-            draining: false,
+            draining: None,
             endpoints: BTreeMap::new(),
             deliveries: BTreeMap::new(),
             bodies: BTreeMap::new(),
@@ -215,7 +215,7 @@ impl Model {
     pub fn life_begins(&mut self, life: u32, at: Timestamp, settings: &Settings) {
         (self.rate, self.window) = (settings.restart_rate, settings.window);
         self.let_out.clear();
-        (self.life, self.life_began, self.now, self.draining) = (life, at, at, false);
+        (self.life, self.life_began, self.now, self.draining) = (life, at, at, None);
         self.endpoints.values_mut().for_each(|endpoint| endpoint.late.life_begins(at));
         let spared: Vec<DeliveryNo> =
             self.deliveries.iter().filter(|(_, delivery)| delivery.spared).map(|(no, _)| *no).collect();
@@ -288,7 +288,7 @@ impl Model {
                 self.deliveries.retain(|_, delivery| delivery.endpoint != *endpoint);
             }
             What::Draining => {
-                self.draining = true;
+                self.draining = Some(at);
                 self.endpoints.values_mut().for_each(|endpoint| endpoint.late.draining(at));
             }
             What::Holding { hold: Hold::Delivery(no), begins } => {

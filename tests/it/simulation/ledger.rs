@@ -180,6 +180,16 @@ impl Ledger {
         self.pages.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
+    /// Every recorded result so far, in the order of the commits.
+    pub fn results(&self) -> Vec<Result> {
+        let pages = self.pages();
+        let results = pages.entries.iter().filter_map(|entry| match &entry.what {
+            What::Recorded { results, .. } => Some(results),
+            _ => None,
+        });
+        results.flatten().cloned().collect()
+    }
+
     pub fn next_seq(&self) -> u64 {
         self.seq.fetch_add(1, Ordering::Relaxed)
     }

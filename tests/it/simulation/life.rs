@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use posthaste::clock::Clock;
@@ -19,11 +20,13 @@ use posthaste::store::accept::{Accept, Accepted, NewEvent};
 use posthaste::store::change::CreateEndpoint;
 use posthaste::store::endpoint_record::EndpointRecord;
 use posthaste::store::error::StoreError;
+use posthaste::store::list::FindDelivery;
 use posthaste::store::sentence::Sentence;
+use posthaste::store::view::DeliveryView;
 use posthaste::store::{DEFAULT_TENANT, Store};
 
 use super::checks::Checks;
-use super::ledger::{Acceptance, Ledger, Noted, Setup, What};
+use super::ledger::{Acceptance, Ledger, Noted, Setup, What, Wire};
 use super::receiver::Receiver;
 use super::trouble::Trouble;
 use super::wire::Receivers;
@@ -35,6 +38,7 @@ pub struct Life {
     pub clock: Clock,
     pub ledger: Ledger,
     pub receivers: Receivers,
+    pub opened: Arc<AtomicUsize>,
     pub trouble: Trouble,
     pub checks: Rc<Checks>,
     pub number: u32,
@@ -125,6 +129,23 @@ impl Life {
             stored.map(|(event, answer)| What::Accepted(acceptance(event, answer))).collect()
         });
         noted.await.expect("the store takes it").expect("it is not refused").remove(0)
+    }
+
+    /// Every request so far.
+    pub fn wires(&self) -> Vec<Wire> {
+        self.ledger.pages().wire.clone()
+    }
+
+    /// How many actors were built in this life.
+    pub fn transports_opened(&self) -> usize {
+        self.opened.load(Ordering::Relaxed)
+    }
+
+    /// A delivery as people see it.
+    pub async fn view(&self, id: &str) -> DeliveryView {
+        let delivery = parse_delivery_id(id).expect("a delivery's id");
+        let found = self.store.ask(FindDelivery { tenant: DEFAULT_TENANT, delivery }).await;
+        found.expect("the store is well").expect("it is there")
     }
 
     /// Compares the database with what it must hold now.

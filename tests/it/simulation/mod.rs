@@ -14,12 +14,16 @@
 
 mod acts;
 mod checks;
+mod circuit;
+mod disabling;
+mod faults;
 mod ladders;
 mod ledger;
 mod life;
 mod people;
 mod plan;
 mod receiver;
+mod retries;
 mod seeds;
 mod trouble;
 mod wire;

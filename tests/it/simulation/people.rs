@@ -27,7 +27,8 @@ pub enum Retried {
 }
 
 impl Life {
-    fn hold(&self, hold: Hold, begins: bool) {
+    /// Writes down that a person's request holds something back.
+    pub fn hold(&self, hold: Hold, begins: bool) {
         self.ledger.enter(self.number, self.now(), What::Holding { hold, begins });
     }
 

@@ -2,6 +2,7 @@
 //! does.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -45,10 +46,13 @@ pub struct Scripted {
     pub ledger: Ledger,
     pub clock: Clock,
     pub life: u32,
+    /// How often an actor has asked for a transport of its own.
+    pub opened: Arc<AtomicUsize>,
 }
 
 impl TransportFactory for Scripted {
     fn open(&self) -> Box<dyn Transport> {
+        self.opened.fetch_add(1, Ordering::Relaxed);
         Box::new(self.clone())
     }
 }

@@ -14,7 +14,7 @@ use posthaste::store::{Store, Vault};
 use tempfile::TempDir;
 
 use super::checks::Checks;
-use super::ledger::Ledger;
+use super::ledger::{Ledger, Result, Wire};
 use super::life::Life;
 use super::trouble::{Plan, Trouble, TroubledHints, TroubledQueue};
 use super::wire::{Receivers, Scripted};
@@ -73,6 +73,16 @@ impl World {
     /// Time passes while the process is dead.
     pub fn rest(&mut self, span: Span) {
         self.now = self.now + span;
+    }
+
+    /// Every request so far.
+    pub fn wires(&self) -> Vec<Wire> {
+        self.ledger.pages().wire.clone()
+    }
+
+    /// Every recorded result so far, in the order of the commits.
+    pub fn results(&self) -> Vec<Result> {
+        self.ledger.results()
     }
 
     /// The end of the world: nothing waits any more.
@@ -143,7 +153,9 @@ impl World {
             ledger: self.ledger.clone(),
             clock: clock.clone(),
             life: self.lives,
+            opened: Arc::default(),
         };
+        let opened = wire.opened.clone();
         let queue = Arc::new(TroubledQueue { store: store.clone(), trouble: trouble.clone(), life: self.lives });
         let engine = Engine::start(queue, Arc::new(wire), clock.clone(), &door, self.settings.clone());
         Life {
@@ -152,6 +164,7 @@ impl World {
             clock,
             ledger: self.ledger.clone(),
             receivers: self.receivers.clone(),
+            opened,
             trouble,
             checks: self.checks.clone(),
             number: self.lives,

@@ -58,7 +58,7 @@ impl Lateness {
         if let Finding::Local { .. } = end.finding {
             // Says nothing about the receiver.
         } else if end.finding.is_success() {
-            (self.slow, self.narrowed) = (0, self.narrowed.map(|slots| slots * 2));
+            (self.slow, self.narrowed) = (0, self.narrowed.map(|slots| slots * 2).filter(|slots| *slots < 256));
         } else {
             self.slow = if end.slow { self.slow + 1 } else { 0 };
             if self.slow >= 10 {

@@ -194,15 +194,17 @@ impl Model {
         self.now = at;
         self.open.clear();
         for endpoint in self.endpoints.values_mut() {
-            for (no, index) in std::mem::take(&mut endpoint.unrecorded) {
+            let unrecorded = std::mem::take(&mut endpoint.unrecorded);
+            let cut_off = std::mem::take(&mut endpoint.in_flight);
+            for no in unrecorded.keys().chain(cut_off.keys()) {
+                if let Some(delivery) = self.deliveries.get_mut(no) {
+                    delivery.changed_at = at;
+                }
+            }
+            for (no, index) in unrecorded {
                 let ended = pages.wire[index].ended.as_ref().map_or(at, |end| end.at);
                 let excused = ended == at || pages.faults.iter().any(|fault| fault.at <= at && fault.until >= ended);
                 assert!(excused, "delivery {no}: the attempt that ended at {ended} was not recorded until {at}");
-            }
-            for no in std::mem::take(&mut endpoint.in_flight).into_keys() {
-                if let Some(delivery) = self.deliveries.get_mut(&no) {
-                    delivery.changed_at = at;
-                }
             }
             endpoint.probe = None;
             endpoint.old_setups.clear();

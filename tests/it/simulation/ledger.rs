@@ -104,9 +104,6 @@ pub enum What {
         now: Timestamp,
         spared: Vec<DeliveryNo>,
     },
-    Released {
-        deliveries: Vec<DeliveryNo>,
-    },
     Told {
         kind: NoticeKind,
     },
@@ -152,6 +149,8 @@ pub struct Result {
     /// What the engine made of it.
     pub next: Next,
     pub no_egress: bool,
+    /// The engine sent it as the probe of the circuit that opened then.
+    pub probe_of: Option<Timestamp>,
 }
 
 /// What may explain, from `at` to `until`, that an attempt starts late.

@@ -1,6 +1,6 @@
 //! Scripted receivers: what each does with a request, and how long it takes.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -105,14 +105,6 @@ pub fn poison(events: Vec<String>, turn: Turn, mut others: Receiver) -> Receiver
     Box::new(move |call| match events.iter().any(|event| event == call.event) {
         true => turn.clone(),
         false => others(call),
-    })
-}
-
-/// By the event's id: each event has its own script.
-pub fn by_event(mut scripts: HashMap<String, Receiver>, mut others: Receiver) -> Receiver {
-    Box::new(move |call| match scripts.get_mut(call.event) {
-        Some(script) => script(call),
-        None => others(call),
     })
 }
 

@@ -12,7 +12,7 @@ use posthaste::domain::ids::{DeliveryNo, EndpointNo, EventNo};
 use posthaste::domain::notice::Notice;
 use posthaste::domain::time::{Span, Timestamp};
 use posthaste::engine::HintDoor;
-use posthaste::store::change::{ReleaseSpared, Tell};
+use posthaste::store::change::Tell;
 use posthaste::store::error::StoreError;
 use posthaste::store::hint::{Hint, HintSink};
 use posthaste::store::load::{LoadWindow, Needed, NeededBy};
@@ -147,9 +147,7 @@ impl Queue for TroubledQueue {
     }
 
     async fn release(&self, deliveries: Vec<DeliveryNo>) -> Result<(), StoreError> {
-        let released = |sentence: &ReleaseSpared, _: &()| vec![What::Released { deliveries: sentence.0.clone() }];
-        let noted = self.noted(ReleaseSpared(deliveries), released);
-        self.trouble.write(self.store.write(noted)).await
+        self.trouble.write(self.store.release(deliveries)).await
     }
 
     async fn rest(&self, rest: Rest) -> Result<(), StoreError> {
@@ -181,6 +179,7 @@ fn recorded(sentence: &Record, answer: &Recorded) -> Vec<What> {
         status: ended.attempt.report.finding.status(),
         next: verdict.next,
         no_egress: ended.no_egress,
+        probe_of: ended.probe_of,
     });
     let disabled = batch.disable().is_some();
     vec![What::Recorded { endpoint: batch.endpoint, results: results.collect(), disabled, skipped }]

@@ -65,13 +65,13 @@ impl Lateness {
                 self.narrowed = Some(2);
             }
         }
-        self.whether_full(in_flight, max, end.at + slack);
+        self.whether_full(in_flight, max, end.at, slack);
     }
 
     /// An attempt ended, or the limit was changed.
-    pub fn whether_full(&mut self, in_flight: usize, max: u16, at: Timestamp) {
+    pub fn whether_full(&mut self, in_flight: usize, max: u16, at: Timestamp, slack: Span) {
         if in_flight < self.slots(max) {
-            self.to(Why::Slots, at);
+            self.to(Why::Slots, at + slack);
         } else {
             self.from(Why::Slots, at);
         }

@@ -268,7 +268,7 @@ impl Model {
                 let old = std::mem::replace(&mut endpoint.setup, setup.clone());
                 endpoint.old_setups.push(old);
                 endpoint.last_changed = at;
-                endpoint.late.whether_full(endpoint.in_flight.len(), setup.max_in_flight, at);
+                endpoint.late.whether_full(endpoint.in_flight.len(), setup.max_in_flight, at, Span::ZERO);
                 if *new_url {
                     endpoint.counted_from = *now;
                     endpoint.clear_streaks();
@@ -280,7 +280,6 @@ impl Model {
             What::EditAnswered { endpoint } => self.endpoint(*endpoint).old_setups.clear(),
             What::PutBack { delivery, now } => self.put_back(*delivery, Line::Single, *now, at),
             What::RequeuedAll { endpoint, count, now, spared } => self.requeued(*endpoint, *count, *now, spared, at),
-            What::Released { .. } => {}
             What::Told { kind } => *self.told.entry(*kind).or_default() += 1,
             What::Deleted { endpoint } => {
                 let gone = self.endpoint(*endpoint);

@@ -98,6 +98,10 @@ impl Model {
             reason = Some(DeadReason::EndpointDisabled);
         }
         let probe = endpoint.probe.filter(|probe| probe.0 == wire).map(|probe| probe.1);
+        assert!(probe.is_none() || probe == result.probe_of, "{what}: S17, it began as the probe");
+        // In the very instant in which a circuit opens, a person's retry may go out as its probe before that is
+        // committed; nobody outside can tell.
+        let probe = result.probe_of;
         let mut disables = false;
         if counts {
             if !result.no_egress {

@@ -202,3 +202,26 @@ fn s06_an_endpoint_at_rest_lets_its_actor_go_and_costs_no_more_writes() {
     });
     world.end();
 }
+
+#[test]
+fn s19_room_that_one_endpoint_has_no_use_for_goes_to_the_next() {
+    let mut world = World::new(59, 1.0);
+    world.settings.max_attempts = 1;
+    world.live(async |life| {
+        let slow = || receiver::always(Turn::status(200).after(Duration::from_millis(900)));
+        let mut endpoints = Vec::new();
+        for _ in 0..4 {
+            endpoints.push(life.endpoint(Preset::Orbit, 16, slow()).await);
+        }
+        life.post("evt_1", life.now()).await;
+        life.pass(Span::from_millis(100)).await;
+        // The first is on the wire, the others wait; the second has nothing to send any more when its turn comes.
+        life.disable(endpoints[1]).await.expect("the store is well");
+        life.pass(Span::from_secs(5)).await;
+    });
+    let wires = world.wires();
+    let order: Vec<i64> = wires.iter().map(|wire| wire.endpoint.0).collect();
+    assert_eq!(order, [1, 3, 4]);
+    assert_eq!(wires[1].began, wires[0].ended.as_ref().expect("an end").at);
+    world.end();
+}

@@ -59,6 +59,7 @@ impl Scenario {
         let mut world = World::new(seed, scale.round());
         world.settings.window = dice.one(&[2, 3, 4, 8, 512]);
         world.settings.restart_rate = dice.one(&[500, 500, 100]);
+        world.settings.max_attempts = dice.one(&[10_000, 10_000, 10_000, 10, 3]);
         if dice.chance(0.6) {
             world.plan = trouble(&mut dice, BEGINNING, Span::from_secs(hours * 3_600));
         }

@@ -24,7 +24,7 @@ impl Model {
         let due = if probes && delivery.line != Line::Single { delivery.due_at.max(hold) } else { delivery.due_at };
         let tick = self.tick();
         let needed = due.max(delivery.changed_at);
-        if let Some(since) = endpoint.late.unexplained(needed, began, tick, &pages.faults) {
+        if let Some(since) = endpoint.late.unexplained(needed, began, tick, || self.excuses(pages)) {
             panic!("{what}: due at {needed}, and nothing explains the delay from {since} on");
         }
         let opened_at = endpoint.circuit.map(|(opened_at, _)| opened_at);

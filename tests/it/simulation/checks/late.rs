@@ -125,13 +125,19 @@ impl Lateness {
     }
 
     /// Whether everything between `due` and `began` is explained; if not, the first instant that is not.
-    pub fn unexplained(&self, due: Timestamp, began: Timestamp, tick: Span, faults: &[Fault]) -> Option<Timestamp> {
+    pub fn unexplained(
+        &self,
+        due: Timestamp,
+        began: Timestamp,
+        tick: Span,
+        faults: impl FnOnce() -> Vec<Fault>,
+    ) -> Option<Timestamp> {
         let mut reached = due + tick;
         if reached >= began {
             return None;
         }
         let present = self.present.iter().flatten().map(|from| (*from, began));
-        let faults = faults.iter().map(|fault| (fault.at, fault.until));
+        let faults = faults().into_iter().map(|fault| (fault.at, fault.until));
         let mut spans: Vec<(Timestamp, Timestamp)> = self.past.iter().copied().chain(present).chain(faults).collect();
         spans.retain(|span| span.1 + tick > reached && span.0 <= began);
         spans.sort_unstable();

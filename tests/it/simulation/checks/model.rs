@@ -12,7 +12,7 @@ use posthaste::domain::time::{Span, Timestamp};
 use posthaste::engine::Settings;
 
 use super::late::Lateness;
-use crate::simulation::ledger::{Acceptance, Entry, Hold, Pages, Setup, What, Wire};
+use crate::simulation::ledger::{Acceptance, Entry, Fault, Hold, Pages, Setup, What, Wire};
 
 /// What must hold of one endpoint.
 pub struct Endpoint {
@@ -86,6 +86,10 @@ pub struct Model {
     pub let_out: Vec<Timestamp>,
     /// Deliveries that an actor holds of each line.
     pub window: usize,
+    /// Attempts that may be on the wire in the whole installation, and when that held attempts back.
+    pub cap: usize,
+    full_since: Option<Timestamp>,
+    pub full: Vec<Fault>,
     pub draining: Option<Timestamp>,
     pub endpoints: BTreeMap<EndpointNo, Endpoint>,
     pub deliveries: BTreeMap<DeliveryNo, Delivery>,
@@ -135,6 +139,9 @@ impl Model {
             rate: 0,
             let_out: Vec::new(),
             window: 0,
+            cap: 0,
+            full_since: None,
+            full: Vec::new(),
             draining: None,
             endpoints: BTreeMap::new(),
             deliveries: BTreeMap::new(),
@@ -175,11 +182,14 @@ impl Model {
                 Step::Begins(index) => {
                     self.now = pages.wire[index].began;
                     self.open.insert(index);
+                    assert!(self.open.len() <= self.cap, "more than {} attempts are on the wire", self.cap);
                     self.begins(pages, index);
+                    self.whether_full();
                 }
                 Step::Ends(index) => {
                     self.open.remove(&index);
                     self.ends(&pages.wire[index], index);
+                    self.whether_full();
                 }
                 Step::Entry(entry) => {
                     self.now = entry.at;
@@ -193,6 +203,7 @@ impl Model {
     pub fn life_ended(&mut self, pages: &Pages, at: Timestamp) {
         self.now = at;
         self.open.clear();
+        self.whether_full();
         for endpoint in self.endpoints.values_mut() {
             let unrecorded = std::mem::take(&mut endpoint.unrecorded);
             let cut_off = std::mem::take(&mut endpoint.in_flight);
@@ -215,7 +226,7 @@ impl Model {
 
     /// A new process: nothing is spared any more.
     pub fn life_begins(&mut self, life: u32, at: Timestamp, settings: &Settings) {
-        (self.rate, self.window) = (settings.restart_rate, settings.window);
+        (self.rate, self.window, self.cap) = (settings.restart_rate, settings.window, settings.max_attempts);
         self.let_out.clear();
         (self.life, self.life_began, self.now, self.draining) = (life, at, at, None);
         self.endpoints.values_mut().for_each(|endpoint| endpoint.late.life_begins(at));
@@ -224,6 +235,25 @@ impl Model {
         spared.into_iter().for_each(|no| self.cut_off(no, at));
         let endpoints: Vec<EndpointNo> = self.endpoints.keys().copied().collect();
         endpoints.into_iter().for_each(|no| self.whether_paced(no));
+    }
+
+    /// S19: of the installation's cap, attempts older than a second may hold four fifths; their endpoints wait then.
+    fn whether_full(&mut self) {
+        let full = self.open.len() >= (self.cap * 4 / 5).max(1);
+        match self.full_since {
+            None if full => self.full_since = Some(self.now),
+            Some(at) if !full => {
+                self.full.push(Fault { at, until: self.now + self.real(Span::MILLISECOND) });
+                self.full_since = None;
+            }
+            _ => {}
+        }
+    }
+
+    /// What may have held any endpoint's attempts back until now.
+    pub fn excuses(&self, pages: &Pages) -> Vec<Fault> {
+        let present = self.full_since.map(|at| Fault { at, until: self.now });
+        pages.faults.iter().chain(&self.full).copied().chain(present).collect()
     }
 
     fn ends(&mut self, wire: &Wire, index: usize) {

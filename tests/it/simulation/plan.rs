@@ -144,6 +144,8 @@ impl Scenario {
                 1 => at + self.dice.secs(0, 3_600),
                 _ => at - self.dice.secs(0, 86_400),
             };
+            // Some are posted twice (S21).
+            let n = if self.dice.chance(0.05) { n / 2 } else { n };
             acts.push((at, Act::Post { event: format!("evt_{}_{n}", self.seed), created_at }));
         }
         for _ in 0..self.dice.one(&[0, 0, 2, 5, 12]) {

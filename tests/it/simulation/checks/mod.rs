@@ -6,6 +6,7 @@ mod late;
 mod model;
 mod rows;
 mod verdict;
+mod walk;
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -14,24 +15,28 @@ use diesel::{Connection, SqliteConnection};
 
 use super::ledger::Ledger;
 pub use model::Model;
+use walk::Walk;
 
 /// The model, and a look of its own at the database.
 pub struct Checks {
     pub model: RefCell<Model>,
+    walk: RefCell<Walk>,
     conn: RefCell<SqliteConnection>,
 }
 
 impl Checks {
     pub fn new(path: &Path, scale: f64) -> Checks {
         let conn = SqliteConnection::establish(&path.to_string_lossy()).expect("the database opens");
-        Checks { model: RefCell::new(Model::new(scale)), conn: RefCell::new(conn) }
+        Checks { model: RefCell::new(Model::new(scale)), walk: RefCell::default(), conn: RefCell::new(conn) }
     }
 
     /// Takes in what happened, and compares the database with what it must hold now.
     pub fn inspect(&self, ledger: &Ledger) {
         let mut model = self.model.borrow_mut();
         model.advance(&ledger.pages());
-        model.compare(&mut self.conn.borrow_mut());
+        let mut conn = self.conn.borrow_mut();
+        model.compare(&mut conn);
+        self.walk.borrow_mut().go_on(&mut conn);
     }
 
     pub fn nothing_waits(&self, ledger: &Ledger) -> bool {

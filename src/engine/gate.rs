@@ -20,8 +20,29 @@ struct Inner {
     cap: usize,
     open: AtomicUsize,
     slow: AtomicUsize,
-    /// Endpoints that would start more if they might.
-    waiting: Mutex<VecDeque<Recipient<Turn>>>,
+    waiting: Mutex<Waiting>,
+}
+
+/// Endpoints that would start more if they might, in the order in which they came. Those with attempts older than a
+/// second stand apart, because there may be room for the others alone.
+#[derive(Default)]
+struct Waiting {
+    /// `[quick, slow]`.
+    lines: [VecDeque<(u64, Recipient<Turn>)>; 2],
+    came: u64,
+}
+
+impl Waiting {
+    fn next(&mut self, room_for_slow: bool) -> Option<Recipient<Turn>> {
+        let front = |line: &VecDeque<(u64, _)>| line.front().map(|(came, _)| *came);
+        let (quick, slow) = (front(&self.lines[0]), front(&self.lines[1]).filter(|_| room_for_slow));
+        let line = match (quick, slow) {
+            (None, None) => return None,
+            (Some(quick), Some(slow)) => usize::from(slow < quick),
+            (quick, _) => usize::from(quick.is_none()),
+        };
+        self.lines[line].pop_front().map(|(_, endpoint)| endpoint)
+    }
 }
 
 impl Gate {
@@ -33,26 +54,48 @@ impl Gate {
 
     /// How many attempts an endpoint may start now; `slow`: some of its attempts are older than a second.
     pub fn room(&self, slow: bool) -> usize {
-        let slow_cap = self.0.cap * SLOW_PERCENT / 100;
-        if slow && self.0.slow.load(Ordering::Relaxed) >= slow_cap.max(1) {
+        if slow && !self.has_room_for_slow() {
             return 0;
         }
         self.0.cap.saturating_sub(self.0.open.load(Ordering::Relaxed))
     }
 
-    /// Counts an attempt until the pass is dropped.
-    pub fn enter(&self) -> Pass {
-        self.0.open.fetch_add(1, Ordering::Relaxed);
-        Pass { gate: self.clone(), slow: false }
+    /// Counts an attempt until the pass is dropped; `None` if others, on other threads, have taken the room meanwhile.
+    pub fn enter(&self) -> Option<Pass> {
+        let one_more = |open: usize| (open < self.0.cap).then_some(open + 1);
+        self.0.open.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).ok()?;
+        Some(Pass { gate: self.clone(), slow: false })
     }
 
-    /// Has this endpoint take a turn when an attempt has ended.
-    pub fn wait(&self, endpoint: Recipient<Turn>) {
-        self.0.waiting.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push_back(endpoint);
+    fn has_room_for_slow(&self) -> bool {
+        let slow_cap = self.0.cap * SLOW_PERCENT / 100;
+        self.0.slow.load(Ordering::Relaxed) < slow_cap.max(1)
+    }
+
+    /// Has this endpoint take a turn when there is room for it.
+    pub fn wait(&self, endpoint: Recipient<Turn>, slow: bool) {
+        let mut waiting = self.0.waiting.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        waiting.came += 1;
+        let came = waiting.came;
+        waiting.lines[usize::from(slow)].push_back((came, endpoint));
+    }
+
+    /// If there is room, has the next endpoint take a turn. Called when an attempt has ended, and by each endpoint after
+    /// its turn: it may have had no use for the room.
+    pub fn offer(&self) {
+        if self.room(false) == 0 {
+            return;
+        }
+        let room_for_slow = self.has_room_for_slow();
+        let next = || self.0.waiting.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).next(room_for_slow);
+        // Some may have died while they waited.
+        if let Some(next) = std::iter::from_fn(next).find(Recipient::connected) {
+            super::messages::tell(&next, Turn);
+        }
     }
 }
 
-/// One attempt on the wire.
+/// One attempt on the wire, or about to be.
 pub struct Pass {
     gate: Gate,
     slow: bool,
@@ -74,10 +117,7 @@ impl Drop for Pass {
             inner.slow.fetch_sub(1, Ordering::Relaxed);
         }
         inner.open.fetch_sub(1, Ordering::Relaxed);
-        let next = inner.waiting.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).pop_front();
-        if let Some(next) = next {
-            super::messages::tell(&next, Turn);
-        }
+        self.gate.offer();
     }
 }
 
@@ -88,11 +128,13 @@ mod tests {
     #[test]
     fn s19_slow_attempts_leave_a_fifth_of_the_cap_to_others() {
         let gate = Gate::new(10);
-        let mut passes: Vec<Pass> = (0..8).map(|_| gate.enter()).collect();
+        let mut passes: Vec<Pass> = (0..8).filter_map(|_| gate.enter()).collect();
         assert_eq!((gate.room(false), gate.room(true)), (2, 2));
         passes.iter_mut().for_each(Pass::is_slow);
         assert_eq!((gate.room(false), gate.room(true)), (2, 0));
         passes.pop();
         assert_eq!((gate.room(false), gate.room(true)), (3, 3));
+        passes.extend((0..9).filter_map(|_| gate.enter()));
+        assert_eq!((passes.len(), gate.room(false)), (10, 0), "never more than the cap");
     }
 }

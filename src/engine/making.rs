@@ -8,6 +8,7 @@ use actix::Addr;
 use tokio::task::JoinHandle;
 
 use super::endpoint::EndpointActor;
+use super::gate::Pass;
 use super::messages::{AttemptEnded, BecameSlow, tell_actor};
 use super::{Env, Ping};
 use crate::domain::attempt::{Attempt, Trigger};
@@ -44,8 +45,14 @@ pub struct Order {
 }
 
 /// Starts an attempt; its end comes back as [`AttemptEnded`].
-pub fn make(env: &Arc<Env>, transport: &Rc<dyn Transport>, order: Order, back: Addr<EndpointActor>) -> Making {
-    let (env, transport, mut pass) = (env.clone(), transport.clone(), env.gate.enter());
+pub fn make(
+    env: &Arc<Env>,
+    transport: &Rc<dyn Transport>,
+    order: Order,
+    mut pass: Pass,
+    back: Addr<EndpointActor>,
+) -> Making {
+    let (env, transport) = (env.clone(), transport.clone());
     let started_at = env.clock.now();
     Making(tokio::task::spawn_local(async move {
         let (delivery, trigger) = (order.delivery.no, order.trigger);

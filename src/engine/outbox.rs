@@ -4,6 +4,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
+use super::gate::Pass;
 use crate::domain::content::Content;
 use crate::domain::dispatcher::Start;
 use crate::domain::ids::{DeliveryNo, EventNo};
@@ -11,24 +12,37 @@ use crate::domain::ids::{DeliveryNo, EventNo};
 /// Attempts not yet begun.
 #[derive(Default)]
 pub struct Outbox {
-    line: VecDeque<(Start, Option<Arc<Content>>)>,
+    line: VecDeque<Unbegun>,
     /// Events of those in line that nobody has asked for.
     to_read: Vec<EventNo>,
 }
 
+struct Unbegun {
+    start: Start,
+    content: Option<Arc<Content>>,
+    /// It counts in the installation's cap already, or all that is read would begin at once beyond it.
+    pass: Pass,
+}
+
 impl Outbox {
-    pub fn push(&mut self, start: Start) {
+    pub fn push(&mut self, start: Start, pass: Pass) {
         let content = start.delivery.content.clone();
         if content.is_none() {
             self.to_read.push(start.delivery.event);
         }
-        self.line.push_back((start, content));
+        self.line.push_back(Unbegun { start, content, pass });
     }
 
     /// The next attempt, if it can begin.
-    pub fn pop(&mut self) -> Option<(Start, Arc<Content>)> {
-        let (start, content) = self.line.pop_front_if(|(_, content)| content.is_some())?;
-        content.map(|content| (start, content))
+    pub fn pop(&mut self) -> Option<(Start, Arc<Content>, Pass)> {
+        let next = self.line.pop_front_if(|next| next.content.is_some())?;
+        next.content.map(|content| (next.start, content, next.pass))
+    }
+
+    /// Everything is decided anew: who was to begin.
+    pub fn take_back(&mut self) -> Vec<DeliveryNo> {
+        self.to_read.clear();
+        self.line.drain(..).map(|unbegun| unbegun.start.delivery.no).collect()
     }
 
     /// The events to ask for now.
@@ -39,18 +53,18 @@ impl Outbox {
     /// The events that were asked for, as far as they could be read. If one is missing, its attempt and all behind it
     /// are given back: the first of them could not begin, the others only waited for it.
     pub fn read(&mut self, asked: &[EventNo], mut contents: HashMap<EventNo, Arc<Content>>) -> Vec<DeliveryNo> {
-        for (start, content) in self.line.iter_mut().filter(|(_, content)| content.is_none()) {
-            *content = contents.remove(&start.delivery.event);
+        for unbegun in self.line.iter_mut().filter(|unbegun| unbegun.content.is_none()) {
+            unbegun.content = contents.remove(&unbegun.start.delivery.event);
         }
-        let missing =
-            |(start, content): &(Start, Option<_>)| content.is_none() && asked.contains(&start.delivery.event);
+        let missing = |one: &Unbegun| one.content.is_none() && asked.contains(&one.start.delivery.event);
         let Some(first) = self.line.iter().position(missing) else { return Vec::new() };
-        self.line.drain(first..).map(|(start, _)| start.delivery.no).collect()
+        self.line.drain(first..).map(|unbegun| unbegun.start.delivery.no).collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::gate::Gate;
     use super::*;
     use crate::domain::attempt::Trigger;
     use crate::domain::delivery::{Line, Waiting};
@@ -78,13 +92,14 @@ mod tests {
                 probed_at: None,
                 content: here.then(content),
             };
-            outbox.push(Start { delivery, trigger: Trigger::Schedule, probe_of: None });
+            let pass = Gate::new(1).enter().unwrap();
+            outbox.push(Start { delivery, trigger: Trigger::Schedule, probe_of: None }, pass);
         }
         outbox
     }
 
     fn pop_all(outbox: &mut Outbox) -> Vec<i64> {
-        std::iter::from_fn(|| outbox.pop()).map(|(start, _)| start.delivery.no.0).collect()
+        std::iter::from_fn(|| outbox.pop()).map(|(start, ..)| start.delivery.no.0).collect()
     }
 
     #[test]
@@ -99,5 +114,12 @@ mod tests {
         assert_eq!(pop_all(&mut outbox), [2, 3]);
         assert_eq!(outbox.read(&asked[1..], contents(&[])), [DeliveryNo(4), DeliveryNo(5)]);
         assert!(pop_all(&mut outbox).is_empty());
+    }
+
+    #[test]
+    fn s26_what_has_not_begun_can_be_taken_back() {
+        let mut outbox = outbox(&[false, true]);
+        assert_eq!(outbox.take_back(), [DeliveryNo(1), DeliveryNo(2)]);
+        assert!(outbox.take_to_read().is_empty() && outbox.pop().is_none());
     }
 }

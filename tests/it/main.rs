@@ -7,7 +7,6 @@ mod house;
 mod plans;
 mod process;
 mod readme;
-#[allow(dead_code)] // the ledger holds more than the first checks read
 mod simulation;
 mod support;
 mod transport;

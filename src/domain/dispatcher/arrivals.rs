@@ -17,9 +17,14 @@ impl Dispatcher {
         for delivery in deliveries {
             if delivery.no > known {
                 self.seen_through = self.seen_through.max(delivery.no);
-                self.admit(delivery);
+                // A person may have been quicker than the hint: what they hold, or have put back, is known better.
+                if !self.locked.contains(&delivery.no) && !self.unhinted.contains(&delivery.no) {
+                    self.admit(delivery);
+                }
             }
         }
+        let known = self.seen_through.max(self.read_through);
+        self.unhinted.retain(|no| *no > known);
     }
 
     /// The row says that this actor is needed about now. Its newest delivery comes with that: if it was never heard of

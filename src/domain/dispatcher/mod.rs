@@ -150,6 +150,8 @@ pub struct Dispatcher {
     recording: Option<Vec<(Ended, Verdict)>>,
     /// Deliveries that a person's request is about to change.
     locked: HashSet<DeliveryNo>,
+    /// Deliveries that came back from such a request before their hint, which is stale when it comes.
+    unhinted: HashSet<DeliveryNo>,
     /// While rows are being read.
     loading: Option<Loading>,
     /// Memory and store differ in a way that only reading mends.
@@ -207,6 +209,7 @@ impl Dispatcher {
             unrecorded: VecDeque::new(),
             recording: None,
             locked: HashSet::new(),
+            unhinted: HashSet::new(),
             loading: None,
             stale: true,
             reload: Reload::No,

@@ -25,6 +25,9 @@ impl Dispatcher {
     /// The request is through: the delivery as it waits now, or `None` if that is not known (it is read again).
     pub fn unlock(&mut self, no: DeliveryNo, delivery: Option<Waiting>) {
         self.locked.remove(&no);
+        if no > self.seen_through.max(self.read_through) {
+            self.unhinted.insert(no);
+        }
         match delivery {
             Some(delivery) => self.admit(delivery),
             None => self.stale = true,

@@ -354,3 +354,44 @@ fn s01_a_refusal_that_was_none_is_over_when_the_rows_say_so() {
     assert!(batch(&effects).is_none() && matches!(effects[..], [Effect::Load { .. }]), "{effects:?}");
     assert!(!dispatcher.owed);
 }
+
+#[test]
+fn s01_reading_the_endpoint_again_does_not_end_a_refusal() {
+    let mut dispatcher = awake(vec![waiting(1, Line::First, 0), waiting(2, Line::First, 0)], vec![]);
+    assert_eq!(starts(&dispatcher.pump(at(1), Room { starts: 1, rate: None })), [1]);
+    dispatcher.ended(DeliveryNo(1), attempt(Some(200), 1), 0.0, 0, false);
+    let mut now = at(1);
+    for wait in [100, 200, 400] {
+        assert!(batch(&dispatcher.pump(now, Room { starts: 0, rate: None })).is_some());
+        dispatcher.refused(now);
+        let again = dispatcher.wake_at(now).expect("an instant");
+        assert_eq!(again.since(now), Span::from_millis(wait));
+        now = again;
+        assert!(matches!(dispatcher.pump(now, Room::PLENTY)[..], [Effect::Reload { .. }]));
+        dispatcher.reloaded(reloaded(1, &[(1, 0)]));
+        assert_eq!(starts(&dispatcher.pump(now, Room { starts: 0, rate: None })), [] as [i64; 0]);
+        dispatcher.outdated();
+        dispatcher.pump(now, Room::PLENTY);
+        dispatcher.reloaded(reloaded(1, &[(1, 0)]));
+    }
+    let effects = dispatcher.pump(now, Room::PLENTY);
+    assert!(starts(&effects).is_empty() && batch(&effects).is_some(), "{effects:?}");
+    dispatcher.recorded(false);
+    assert_eq!(starts(&dispatcher.pump(now, Room::PLENTY)), [2]);
+}
+
+#[test]
+fn s12_a_hint_that_comes_after_a_persons_retry_puts_nothing_in_line_twice() {
+    let mut dispatcher = awake(vec![], vec![]);
+    let hint = || vec![waiting(1, Line::First, 0)];
+    dispatcher.lock(DeliveryNo(1)).unwrap();
+    let mut during = awake(vec![], vec![]);
+    during.lock(DeliveryNo(1)).unwrap();
+    during.hint(DeliveryNo(0), hint());
+    assert!(starts(&during.pump(at(1), Room::PLENTY)).is_empty(), "a person holds it");
+    dispatcher.unlock(DeliveryNo(1), Some(Waiting { attempt: 0, attempts_total: 0, ..waiting(1, Line::Single, 1) }));
+    assert_eq!(starts(&dispatcher.pump(at(1), Room::PLENTY)), [1]);
+    dispatcher.hint(DeliveryNo(0), hint());
+    dispatcher.ended(DeliveryNo(1), attempt(Some(200), 1), 0.0, 0, false);
+    assert!(starts(&dispatcher.pump(at(1), Room::PLENTY)).is_empty(), "it was sent already");
+}

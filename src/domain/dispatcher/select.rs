@@ -55,7 +55,13 @@ impl Dispatcher {
         Some(self.local_fault.until(now).map_or(next, |until| until.max(next)))
     }
 
-    /// The same for whoever knows nothing of faults of ours.
+    /// Something is due and has a slot: whoever waits for room outside the endpoint waits for this.
+    pub fn would_start(&self, now: Timestamp) -> bool {
+        let slots = self.allowance.slots(self.endpoint.max_in_flight);
+        self.in_flight.len() < slots && self.next_start(now).is_some_and(|at| at <= now)
+    }
+
+    /// [`next_start`](Self::next_start) for whoever knows nothing of faults of ours.
     pub(super) fn next_due(&self) -> Option<Timestamp> {
         if !self.endpoint.is_enabled() || self.endpoint.paused || self.gone {
             return None;

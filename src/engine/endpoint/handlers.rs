@@ -25,11 +25,18 @@ macro_rules! hears {
     };
 }
 
-hears! {
-    Turn => |actor, _ctx, _| {
-        actor.queued_at_gate = false;
-    }
+impl Handler<Turn> for EndpointActor {
+    type Result = ();
 
+    fn handle(&mut self, _: Turn, ctx: &mut Context<Self>) {
+        self.queued_at_gate = false;
+        self.turn(ctx);
+        // It may have had no use for the room.
+        self.env.gate.offer();
+    }
+}
+
+hears! {
     BecameSlow => |actor, _ctx, _| {
         actor.slow += 1;
     }

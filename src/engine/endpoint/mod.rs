@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use actix::prelude::*;
 
+use super::gate::Pass;
 use super::making::{self, Making, Order};
 use super::messages::*;
 use super::outbox::Outbox;
@@ -144,13 +145,17 @@ impl EndpointActor {
             self.carry_out(effect, ctx);
         }
         self.send_what_is_ready(ctx);
-        self.settle(now, starts, ctx);
+        self.settle(now, ctx);
     }
 
     fn carry_out(&mut self, effect: Effect, ctx: &mut Context<Self>) {
         let (queue, me) = (self.env.queue.clone(), ctx.address());
         match effect {
-            Effect::Start(start) => self.outbox.push(start),
+            Effect::Start(start) => match (self.env.gate.enter(), self.dispatcher()) {
+                (Some(pass), _) => self.outbox.push(start, pass),
+                (None, Some(dispatcher)) => dispatcher.withdraw(start.delivery.no),
+                (None, None) => {}
+            },
             Effect::Record(batch) => {
                 tokio::task::spawn_local(async move { tell_actor(&me, BatchWritten(queue.record(batch).await)) });
             }
@@ -185,8 +190,8 @@ impl EndpointActor {
 
     /// Begins what can begin, and asks the store for the events that are missing.
     fn send_what_is_ready(&mut self, ctx: &Context<Self>) {
-        while let Some((start, content)) = self.outbox.pop() {
-            self.send(start, content, ctx.address());
+        while let Some((start, content, pass)) = self.outbox.pop() {
+            self.send(start, content, pass, ctx.address());
         }
         let asked = self.outbox.take_to_read();
         if asked.is_empty() {
@@ -199,7 +204,7 @@ impl EndpointActor {
         });
     }
 
-    fn send(&mut self, start: Start, content: Arc<Content>, me: Addr<Self>) {
+    fn send(&mut self, start: Start, content: Arc<Content>, pass: Pass, me: Addr<Self>) {
         let Brain::Awake { dispatcher, record } = &mut self.brain else { return };
         let no = start.delivery.no;
         if self.draining.is_some() || !dispatcher.may_begin(no) {
@@ -216,11 +221,12 @@ impl EndpointActor {
         let timeout = dispatcher.endpoint().policy.timeout;
         let order =
             Order { record: record.clone(), delivery: start.delivery, content, trigger: start.trigger, timeout };
-        self.making.insert(no, making::make(&self.env, &self.transport, order, me));
+        self.making.insert(no, making::make(&self.env, &self.transport, order, pass, me));
     }
 
     /// After a turn: the timer, the gate, the drain, the wish to leave.
-    fn settle(&mut self, now: Timestamp, starts: usize, ctx: &mut Context<Self>) {
+    fn settle(&mut self, now: Timestamp, ctx: &mut Context<Self>) {
+        let full = self.env.gate.room(self.slow > 0) == 0;
         let Brain::Awake { dispatcher, .. } = &mut self.brain else { return };
         if dispatcher.is_drained()
             && let Some(back) = self.draining.take()
@@ -229,9 +235,9 @@ impl EndpointActor {
             let _ = back.send(());
         }
         let due = dispatcher.next_start(now);
-        let stands = due.is_some_and(|due| due <= now) && !self.drained && self.draining.is_none();
-        if starts == 0 && stands && !std::mem::replace(&mut self.queued_at_gate, true) {
-            self.env.gate.wait(ctx.address().recipient());
+        let waits = full && !self.drained && self.draining.is_none() && dispatcher.would_start(now);
+        if waits && !std::mem::replace(&mut self.queued_at_gate, true) {
+            self.env.gate.wait(ctx.address().recipient(), self.slow > 0);
         }
         let far = |at: Timestamp| at > now + self.env.clock.engine_span(FAR);
         let rests = dispatcher.is_idle() && due.is_none_or(far) || dispatcher.is_gone();
@@ -342,6 +348,8 @@ impl EndpointActor {
                 let endpoint = owned.record.endpoint();
                 *record = Arc::new(owned.record);
                 let (health, health_version, positions) = (owned.health, owned.health_version, owned.positions);
+                // What was decided under the old state and has not begun is decided again.
+                self.outbox.take_back().into_iter().for_each(|no| dispatcher.withdraw(no));
                 dispatcher.reloaded(Some(Reloaded { endpoint, health, health_version, positions }));
             }
             (Brain::Asleep(_), None) => {

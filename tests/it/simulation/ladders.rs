@@ -1,20 +1,152 @@
-//! Whole ladders and single rules, to the millisecond.
+//! The presets' whole ladders at scale 1, to the millisecond (S9).
 
-use posthaste::domain::policy::Preset;
-use posthaste::domain::time::Span;
+use posthaste::domain::delivery::{DeadReason, DueReason, Next, State};
+use posthaste::domain::policy::{Policy, Preset};
+use posthaste::domain::time::{Span, Timestamp};
 
-use super::receiver;
+use super::ledger::{Result, What};
+use super::receiver::{self, Turn};
 use super::world::World;
 
 #[test]
 fn s01_an_accepted_event_is_delivered() {
     let mut world = World::new(1, 1.0);
     world.live(async |life| {
-        life.endpoint(Preset::Orbit.into(), 16, receiver::healthy()).await;
+        life.endpoint(Preset::Orbit, 16, receiver::healthy()).await;
         life.post("evt_1", life.now()).await;
         life.pass(Span::SECOND).await;
     });
-    let pages = world.ledger.pages();
-    assert_eq!(pages.wire.len(), 1);
-    assert!(pages.wire[0].ended.as_ref().is_some_and(|end| end.finding.is_success()));
+    assert_eq!(world.wires().len(), 1);
+    world.end();
+}
+
+/// One event for a receiver that always fails. Checks every wait, and returns when each attempt began.
+fn walk(preset: Preset, passes: Span) -> Vec<Timestamp> {
+    let policy = Policy::preset(preset);
+    let mut world = World::new(9, 1.0);
+    world.live(async |life| {
+        life.endpoint(preset, 16, receiver::always(Turn::status(503))).await;
+        let event = life.post("evt_1", life.now()).await;
+        life.pass(passes).await;
+        let view = life.view(&event.deliveries[0].id).await;
+        assert_eq!((view.state, view.dead_reason), (State::Dead, Some(DeadReason::Exhausted)));
+    });
+    let (wires, results) = (world.wires(), world.results());
+    assert_eq!(wires.len(), results.len());
+    for (n, (result, next)) in (1..).zip(results.iter().zip(wires.iter().skip(1))) {
+        let Next::Retry { due_at, reason: DueReason::Schedule } = result.next else { panic!("{result:?}") };
+        let (wait, rung) = (due_at.since(result.ended), policy.schedule.delay(n).expect("a rung"));
+        let longest = rung.scaled(1.0 + policy.jitter) + Span::from_micros(1);
+        assert!(wait >= rung && wait <= longest, "wait {n}: {wait:?} for {rung:?}");
+        let late = next.began.since(due_at);
+        assert!(next.began >= due_at && late < Span::MILLISECOND, "attempt {}: late by {late:?}", n + 1);
+    }
+    assert!(matches!(results.last(), Some(Result { next: Next::Dead(DeadReason::Exhausted), .. })));
+    world.end();
+    wires.iter().map(|wire| wire.began).collect()
+}
+
+fn seconds(begun: &[Timestamp]) -> Vec<u64> {
+    begun.windows(2).map(|pair| pair[1].since(pair[0]).as_millis() as u64 / 1_000).collect()
+}
+
+#[test]
+fn s09_orbit_makes_ten_attempts_over_four_hours() {
+    let begun = walk(Preset::Orbit, Span::from_secs(12 * 3_600));
+    assert_eq!(begun.len(), 10);
+    let whole = begun[9].since(begun[0]).as_secs_f64();
+    assert!((15_330.0..15_330.0 * 1.2 + 1.0).contains(&whole), "{whole}");
+}
+
+#[test]
+fn s09_shellorbit_makes_five_attempts_over_fifteen_minutes() {
+    let begun = walk(Preset::Shellorbit, Span::from_secs(3_600));
+    assert_eq!(begun.len(), 5);
+    let whole = begun[4].since(begun[0]).as_secs_f64();
+    assert!((872.0..872.0 * 1.2 + 1.0).contains(&whole), "{whole}");
+}
+
+#[test]
+fn s09_salaf_makes_nine_attempts_over_45_hours_without_jitter() {
+    let begun = walk(Preset::Salaf, Span::from_secs(72 * 3_600));
+    assert_eq!(seconds(&begun), [30, 120, 600, 1_800, 7_200, 21_600, 43_200, 86_400]);
+    // Each attempt takes five milliseconds; the waits run from its end.
+    assert_eq!(begun[8].since(begun[0]), Span::from_millis(160_950_000 + 8 * 5));
+}
+
+#[test]
+fn s09_the_jitter_is_drawn_once_and_outlives_the_process() {
+    let mut world = World::new(5, 1.0);
+    let mut waits = Vec::new();
+    for life in 0..6 {
+        world.live(async |process| {
+            if life == 0 {
+                process.endpoint(Preset::Orbit, 16, receiver::always(Turn::status(500))).await;
+                process.post("evt_1", process.now()).await;
+            }
+            process.pass(Span::from_secs(3)).await;
+        });
+        waits.push(world.results().last().map(|result| result.next));
+    }
+    assert_eq!(world.wires().len(), 1, "none of the restarts brought the retry forward");
+    assert!(waits.windows(2).all(|pair| pair[0] == pair[1]));
+    world.live(async |life| life.pass(Span::from_secs(40)).await);
+    let Some(Next::Retry { due_at, .. }) = waits[0] else { panic!("{waits:?}") };
+    let began = world.wires()[1].began;
+    assert!(began >= due_at && began.since(due_at) < Span::MILLISECOND);
+}
+
+#[test]
+fn s08_retry_after_lengthens_a_wait_and_never_shortens_it() {
+    let mut world = World::new(6, 1.0);
+    let turns = [("60", 429), ("1", 503), ("9999999", 503), ("60", 500)];
+    let turns = turns.map(|(text, status)| Turn::retry_after(status, text));
+    world.live(async |life| {
+        life.endpoint(Preset::Shellorbit, 16, receiver::script(turns)).await;
+        life.post("evt_1", life.now()).await;
+        life.pass(Span::from_secs(2 * 86_400)).await;
+    });
+    let waits: Vec<(u64, DueReason)> = world
+        .results()
+        .iter()
+        .filter_map(|result| match result.next {
+            Next::Retry { due_at, reason } => Some((due_at.since(result.ended).as_millis() as u64 / 1_000, reason)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(waits[0], (60, DueReason::RetryAfter));
+    assert!(matches!(waits[1], (32..=38, DueReason::Schedule)), "{waits:?}");
+    assert_eq!(waits[2], (86_400, DueReason::RetryAfter));
+    assert!(matches!(waits[3], (720..=864, DueReason::Schedule)), "{waits:?}");
+}
+
+#[test]
+fn s22_a_new_schedule_applies_from_the_next_judged_attempt() {
+    let mut world = World::new(7, 1.0);
+    world.live(async |life| {
+        let endpoint = life.endpoint(Preset::Salaf, 16, receiver::always(Turn::status(500))).await;
+        let event = life.post("evt_1", life.now()).await;
+        life.pass(Span::SECOND).await;
+        life.edit(endpoint, |record| record.policy = Preset::Shellorbit.into()).await.expect("the store is well");
+        life.pass(Span::from_secs(28)).await;
+        assert_eq!(life.wires().len(), 1, "the wait that was written is not moved");
+        life.pass(Span::from_secs(12 * 60 + 200)).await;
+        assert_eq!(life.view(&event.deliveries[0].id).await.attempt, 4);
+        life.edit(endpoint, |record| record.policy.overrides.schedule = Some(one_retry())).await.expect("well");
+        life.pass(Span::from_secs(15 * 60)).await;
+        let view = life.view(&event.deliveries[0].id).await;
+        assert_eq!(
+            (view.state, view.attempt),
+            (State::Dead, 5),
+            "beyond the new ladder's end: dead at its next failure"
+        );
+    });
+    let waits: Vec<_> = world.results().into_iter().map(|result| result.next).collect();
+    assert!(matches!(waits[4], Next::Dead(DeadReason::Exhausted)), "{waits:?}");
+    let enough = world.ledger.pages().entries.iter().filter(|entry| matches!(entry.what, What::Edited { .. })).count();
+    assert_eq!(enough, 2);
+}
+
+fn one_retry() -> posthaste::domain::schedule::Schedule {
+    posthaste::domain::schedule::Schedule::Ladder(vec![Span::SECOND])
 }

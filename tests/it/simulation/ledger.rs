@@ -5,9 +5,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use diesel::{QueryResult, SqliteConnection};
+use posthaste::clock::Clock;
 use posthaste::domain::attempt::Finding;
 use posthaste::domain::delivery::Next;
 use posthaste::domain::ids::{DeliveryNo, EndpointNo};
+use posthaste::domain::notice::NoticeKind;
 use posthaste::domain::policy::Policy;
 use posthaste::domain::time::Timestamp;
 use posthaste::store::sentence::{Sentence, Tx};
@@ -35,9 +37,11 @@ pub struct WireEnd {
     pub seq: u64,
     pub at: Timestamp,
     pub finding: Finding,
+    /// It took more than a second of real time, or timed out (S19).
+    pub slow: bool,
 }
 
-/// A committed change.
+/// A committed change, or a person's request that is under way.
 #[derive(Clone, Debug)]
 pub struct Entry {
     pub seq: u64,
@@ -47,17 +51,89 @@ pub struct Entry {
     pub what: What,
 }
 
+/// An endpoint's configuration, as far as it matters here.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    pub policy: Arc<Policy>,
+    pub max_in_flight: u16,
+    pub url: String,
+}
+
 #[derive(Clone, Debug)]
 pub enum What {
-    Created { endpoint: EndpointNo, policy: Arc<Policy>, max_in_flight: u16 },
-    Accepted { event: String, created_at: Timestamp, received_at: Timestamp, deliveries: Vec<DeliveryNo> },
-    Recorded { endpoint: EndpointNo, results: Vec<Result>, disabled: bool },
-    Disabled { endpoint: EndpointNo },
-    Enabled { endpoint: EndpointNo, now: Timestamp },
-    Edited { endpoint: EndpointNo, policy: Arc<Policy>, max_in_flight: u16, new_url: bool, now: Timestamp },
-    PutBack { endpoint: EndpointNo, delivery: DeliveryNo, now: Timestamp },
-    Requeued { endpoint: EndpointNo, delivery: DeliveryNo, now: Timestamp },
-    Deleted { endpoint: EndpointNo },
+    Created {
+        endpoint: EndpointNo,
+        id: String,
+        setup: Setup,
+    },
+    Accepted(Acceptance),
+    Recorded {
+        endpoint: EndpointNo,
+        results: Vec<Result>,
+        disabled: bool,
+        skipped: bool,
+    },
+    Disabled {
+        endpoint: EndpointNo,
+        now: Timestamp,
+    },
+    Enabled {
+        endpoint: EndpointNo,
+        now: Timestamp,
+    },
+    Edited {
+        endpoint: EndpointNo,
+        setup: Setup,
+        new_url: bool,
+        close_circuit: bool,
+        now: Timestamp,
+    },
+    /// Whoever edited has been answered: nothing starts under the old state any more (S26).
+    EditAnswered {
+        endpoint: EndpointNo,
+    },
+    /// A person's single retry or requeue.
+    PutBack {
+        delivery: DeliveryNo,
+        now: Timestamp,
+    },
+    /// Every dead letter of an endpoint but those on the wire.
+    RequeuedAll {
+        endpoint: EndpointNo,
+        count: u64,
+        now: Timestamp,
+        spared: Vec<DeliveryNo>,
+    },
+    Told {
+        kind: NoticeKind,
+    },
+    Deleted {
+        endpoint: EndpointNo,
+    },
+    /// The process begins to shut down: nothing starts any more.
+    Draining,
+    /// A person's request holds this delivery, or this endpoint, from here to its end.
+    Holding {
+        hold: Hold,
+        begins: bool,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hold {
+    Delivery(DeliveryNo),
+    Endpoint(EndpointNo),
+}
+
+/// An accepted event.
+#[derive(Clone, Debug)]
+pub struct Acceptance {
+    pub event: String,
+    pub body: Vec<u8>,
+    pub created_at: Timestamp,
+    pub received_at: Timestamp,
+    /// The endpoint's id and the delivery's number.
+    pub deliveries: Vec<(String, DeliveryNo)>,
 }
 
 /// One recorded attempt.
@@ -73,22 +149,14 @@ pub struct Result {
     /// What the engine made of it.
     pub next: Next,
     pub no_egress: bool,
+    /// The engine sent it as the probe of the circuit that opened then.
+    pub probe_of: Option<Timestamp>,
 }
 
-/// What a life did.
+/// What may explain, from `at` to `until`, that an attempt starts late.
 #[derive(Clone, Copy, Debug)]
-pub struct LifeSpan {
-    pub began: Timestamp,
-    pub ended: Timestamp,
-}
-
-/// A fault that the world put in the engine's way.
-#[derive(Clone, Debug)]
 pub struct Fault {
     pub at: Timestamp,
-    /// `None`: may concern any endpoint.
-    pub endpoint: Option<EndpointNo>,
-    /// For so long (engine time) it may explain a late attempt.
     pub until: Timestamp,
 }
 
@@ -96,7 +164,6 @@ pub struct Fault {
 pub struct Pages {
     pub wire: Vec<Wire>,
     pub entries: Vec<Entry>,
-    pub lives: Vec<LifeSpan>,
     pub faults: Vec<Fault>,
 }
 
@@ -112,8 +179,23 @@ impl Ledger {
         self.pages.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
+    /// Every recorded result so far, in the order of the commits.
+    pub fn results(&self) -> Vec<Result> {
+        let pages = self.pages();
+        let results = pages.entries.iter().filter_map(|entry| match &entry.what {
+            What::Recorded { results, .. } => Some(results),
+            _ => None,
+        });
+        results.flatten().cloned().collect()
+    }
+
     pub fn next_seq(&self) -> u64 {
         self.seq.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub fn enter(&self, life: u32, at: Timestamp, what: What) {
+        let seq = self.next_seq();
+        self.pages().entries.push(Entry { seq, life, at, what });
     }
 }
 
@@ -123,7 +205,7 @@ pub struct Noted<S, F> {
     pub sentence: S,
     pub ledger: Ledger,
     pub life: u32,
-    pub at: Timestamp,
+    pub clock: Clock,
     pub note: F,
 }
 
@@ -137,8 +219,7 @@ where
     async fn run(&self, tx: &mut Tx<'_, SqliteConnection>) -> QueryResult<S::Reply> {
         let reply = self.sentence.run(tx).await?;
         for what in (self.note)(&self.sentence, &reply) {
-            let seq = self.ledger.next_seq();
-            self.ledger.pages().entries.push(Entry { seq, life: self.life, at: self.at, what });
+            self.ledger.enter(self.life, self.clock.now(), what);
         }
         Ok(reply)
     }

@@ -12,9 +12,19 @@
 //!                 checks: the rules of semantics.md, worked out again from the ledger alone
 //! ```
 
+mod acts;
+mod checks;
+mod circuit;
+mod disabling;
+mod faults;
 mod ladders;
 mod ledger;
+mod life;
 mod people;
+mod plan;
 mod receiver;
+mod retries;
+mod seeds;
+mod trouble;
 mod wire;
 mod world;

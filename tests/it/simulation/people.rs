@@ -1,131 +1,145 @@
-//! One life of the process, as those outside see it: callers who post events, people who enable, disable, edit and
-//! retry. Each acts as the API does, in the same order of commit and telling the engine.
+//! People who enable, disable, edit, delete and retry: each acts as the API does, in the same order of asking the engine,
+//! committing, and telling the engine. The store may fail them too; then they hear of it and nothing else happens.
 
-use std::sync::Arc;
-use std::time::Duration;
-
-use posthaste::clock::Clock;
-use posthaste::domain::event::{EventId, compose_body};
-use posthaste::domain::event_type::EventType;
-use posthaste::domain::headers::CustomHeaders;
-use posthaste::domain::ids::{EndpointNo, parse_delivery_id};
-use posthaste::domain::policy_spec::PolicySpec;
-use posthaste::domain::secret::{SecretSet, SigningSecret};
-use posthaste::domain::subscription::EventFilter;
-use posthaste::domain::time::{Span, Timestamp};
-use posthaste::engine::Engine;
-use posthaste::store::accept::{Accept, Accepted, NewEvent};
-use posthaste::store::change::CreateEndpoint;
+use posthaste::domain::ids::{DeliveryNo, EndpointNo};
+use posthaste::engine::LockRefused;
+use posthaste::store::change::{
+    DeleteEndpoint, Disable, DlqFilter, Door, EditEndpoint, Enable, NotPutBack, PutBack, RequeueSlice, SLICE,
+};
 use posthaste::store::endpoint_record::EndpointRecord;
 use posthaste::store::error::StoreError;
-use posthaste::store::sentence::Sentence;
-use posthaste::store::{DEFAULT_TENANT, Store};
+use posthaste::store::list::FindDelivery;
+use posthaste::store::{DEFAULT_TENANT, Queue};
 
-use super::ledger::{Ledger, Noted, What};
-use super::receiver::Receiver;
-use super::wire::Receivers;
+use super::ledger::{Hold, What};
+use super::life::{Life, setup};
 
-pub struct Life {
-    pub store: Store,
-    pub engine: Engine,
-    pub clock: Clock,
-    pub ledger: Ledger,
-    pub receivers: Receivers,
-    pub number: u32,
+/// What came of a person's retry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Retried {
+    Done,
+    /// 409: an attempt is on the wire.
+    OnTheWire,
+    /// 409 or 404.
+    Refused(NotPutBack),
+    /// 503.
+    Failed,
 }
 
 impl Life {
-    pub fn now(&self) -> Timestamp {
-        self.clock.now()
+    /// Writes down that a person's request holds something back.
+    pub fn hold(&self, hold: Hold, begins: bool) {
+        self.ledger.enter(self.number, self.now(), What::Holding { hold, begins });
     }
 
-    /// Engine time passes.
-    pub async fn pass(&self, span: Span) {
-        self.until(self.now() + span).await;
+    pub async fn disable(&self, endpoint: EndpointNo) -> Result<bool, StoreError> {
+        let Ok(frozen) = self.engine.freeze(endpoint).await else { return Err(StoreError::Closed) };
+        self.hold(Hold::Endpoint(endpoint), true);
+        let (tenant, reason, now) = (DEFAULT_TENANT, "by a person".to_owned(), self.now());
+        let disable = Disable { endpoint, tenant, reason, now, spared: frozen.spared.clone() };
+        let done = self.trouble.write(self.write(disable, |disable, &done| match done {
+            true => vec![What::Disabled { endpoint: disable.endpoint, now: disable.now }],
+            false => Vec::new(),
+        }));
+        let done = done.await;
+        frozen.done().await;
+        self.hold(Hold::Endpoint(endpoint), false);
+        done
     }
 
-    pub async fn until(&self, instant: Timestamp) {
-        let wait = self.clock.real_until(instant);
-        if wait > Duration::ZERO {
-            tokio::time::sleep(wait).await;
-        }
+    pub async fn enable(&self, endpoint: EndpointNo) -> Result<bool, StoreError> {
+        let enable = Enable { endpoint, tenant: DEFAULT_TENANT, now: self.now() };
+        let done = self.trouble.write(self.write(enable, |enable, &done| match done {
+            true => vec![What::Enabled { endpoint: enable.endpoint, now: enable.now }],
+            false => Vec::new(),
+        }));
+        let done = done.await;
+        self.engine.changed(endpoint).await;
+        done
     }
 
-    /// Carries a sentence out and writes down what it changed.
-    pub async fn write<S, F>(&self, sentence: S, note: F) -> Result<S::Reply, StoreError>
-    where
-        S: Sentence<diesel::SqliteConnection>,
-        F: Fn(&S, &S::Reply) -> Vec<What> + Send + 'static,
-    {
-        let (ledger, life, at) = (self.ledger.clone(), self.number, self.now());
-        self.store.write(Noted { sentence, ledger, life, at, note }).await
+    pub async fn delete(&self, endpoint: EndpointNo) -> Result<bool, StoreError> {
+        let Ok(frozen) = self.engine.freeze(endpoint).await else { return Err(StoreError::Closed) };
+        self.hold(Hold::Endpoint(endpoint), true);
+        let delete = DeleteEndpoint { endpoint, tenant: DEFAULT_TENANT, now: self.now() };
+        let done = self.trouble.write(self.write(delete, |delete, &done| match done {
+            true => vec![What::Deleted { endpoint: delete.endpoint }],
+            false => Vec::new(),
+        }));
+        let done = done.await;
+        frozen.done().await;
+        self.hold(Hold::Endpoint(endpoint), false);
+        done
     }
 
-    /// Adds an endpoint for every event.
-    pub async fn endpoint(&self, policy: PolicySpec, max_in_flight: u16, receiver: Receiver) -> EndpointNo {
-        let now = self.now();
-        let id = posthaste::domain::ids::unique_id("ep_", now, self.clock.random_bits());
-        let record = EndpointRecord {
-            no: EndpointNo(0),
+    /// Edits an endpoint's configuration. Answers false if somebody else was faster, or it is deleted.
+    pub async fn edit(&self, endpoint: EndpointNo, edit: impl Fn(&mut EndpointRecord)) -> Result<bool, StoreError> {
+        let Some(owned) = self.store.endpoint(endpoint, Vec::new()).await? else { return Ok(false) };
+        let (before, mut record) = (owned.record.clone(), owned.record);
+        edit(&mut record);
+        let new_url = before.url != record.url;
+        let had = |record: &EndpointRecord| record.policy.resolve().circuit_breaker.is_some();
+        let close_circuit = had(&before) && !had(&record);
+        let (row, now, setup) = (self.store.encode(&record), self.now(), setup(&record));
+        let edit = EditEndpoint { row, now, new_url, close_circuit };
+        let done = self.trouble.write(self.write(edit, move |edit, row| match row {
+            Some(row) => {
+                let (endpoint, setup, now) = (EndpointNo(row.no), setup.clone(), edit.now);
+                vec![What::Edited { endpoint, setup, new_url, close_circuit, now }]
+            }
+            None => Vec::new(),
+        }));
+        let done = done.await;
+        self.engine.changed(endpoint).await;
+        self.ledger.enter(self.number, self.now(), What::EditAnswered { endpoint });
+        done.map(|row| row.is_some())
+    }
+
+    /// `POST /deliveries/{id}/retry`, or with the other door `POST /dlq/{id}/requeue`.
+    pub async fn retry(&self, delivery: DeliveryNo, door: Door) -> Retried {
+        let found = self.store.ask(FindDelivery { tenant: DEFAULT_TENANT, delivery }).await;
+        let Ok(Some(view)) = found else { return Retried::Refused(NotPutBack::NotFound) };
+        let locked = match self.engine.lock(view.endpoint, delivery).await {
+            Ok(locked) => locked,
+            Err(LockRefused::OnTheWire) => return Retried::OnTheWire,
+            Err(LockRefused::Unavailable) => return Retried::Failed,
+        };
+        self.hold(Hold::Delivery(delivery), true);
+        let put_back = PutBack { tenant: DEFAULT_TENANT, delivery, door, now: self.now() };
+        let done = self.trouble.write(self.write(put_back, |put_back, answer| match answer {
+            Ok(_) => vec![What::PutBack { delivery: put_back.delivery, now: put_back.now }],
+            Err(_) => Vec::new(),
+        }));
+        let answer = match done.await {
+            Ok(Ok((_, waiting))) => {
+                locked.done(Some(waiting));
+                Retried::Done
+            }
+            Ok(Err(why)) => Retried::Refused(why),
+            Err(_) => Retried::Failed,
+        };
+        self.hold(Hold::Delivery(delivery), false);
+        answer
+    }
+
+    /// `POST /dlq/requeue`: every dead letter of one endpoint. Answers how many.
+    pub async fn requeue_all(&self, endpoint: EndpointNo) -> Result<u64, StoreError> {
+        let on_the_wire = self.engine.live(endpoint).await.map(|live| live.on_the_wire).unwrap_or_default();
+        let slice = RequeueSlice {
             tenant: DEFAULT_TENANT,
-            id: Arc::from(id.as_str()),
-            version: 1,
-            url: Arc::from(format!("https://{id}.test/hook")),
-            description: String::new(),
-            event_types: EventFilter::all(),
-            policy,
-            max_in_flight,
-            header_prefix: None,
-            headers: CustomHeaders::default(),
-            secrets: SecretSet::new(SigningSecret::generate(self.clock.random_key())),
-            metadata: serde_json::Map::new(),
-            status: posthaste::domain::endpoint::Status::Enabled,
-            disabled_reason: None,
-            disabled_at: None,
-            cut: 0,
-            counted_from: now,
-            created_at: now,
-            updated_at: now,
+            filter: DlqFilter { endpoint: Some(endpoint), ..DlqFilter::default() },
+            after: DeliveryNo(0),
+            limit: SLICE,
+            dry_run: false,
+            now: self.now(),
+            on_the_wire,
         };
-        let policy = record.endpoint().policy;
-        let created = self.write(CreateEndpoint(self.store.encode(&record)), move |_, row| {
-            vec![What::Created { endpoint: EndpointNo(row.no), policy: policy.clone(), max_in_flight }]
-        });
-        let no = EndpointNo(created.await.expect("an endpoint").no);
-        self.receivers.put(&id, no, receiver);
-        no
-    }
-
-    /// Posts one event; returns when it is accepted.
-    pub async fn post(&self, id: &str, created_at: Timestamp) -> Accepted {
-        let id = EventId::parse(id).expect("an event's id");
-        let event_type = EventType::parse("order.created").expect("an event type");
-        let (body, data_start) = compose_body(&id, &event_type, created_at, "{\"n\": 1}");
-        let received_at = self.now();
-        let event = NewEvent {
-            id,
-            generated: false,
-            event_type,
-            created_at,
-            received_at,
-            body,
-            data_start,
-            endpoint_ids: None,
-        };
-        let accept = Accept { tenant: DEFAULT_TENANT, events: vec![event] };
-        let noted = self.write(accept, |_, answers| {
-            let events = answers.iter().flatten().filter(|event| !event.duplicate);
-            events.map(accepted).collect()
-        });
-        noted.await.expect("the store takes it").expect("it is not refused").remove(0)
-    }
-}
-
-fn accepted(event: &Accepted) -> What {
-    What::Accepted {
-        event: event.id.to_string(),
-        created_at: event.created_at,
-        received_at: event.received_at,
-        deliveries: event.deliveries.iter().map(|one| parse_delivery_id(&one.id).expect("an id")).collect(),
+        let done = self.trouble.write(self.write(slice, move |slice, done| match done.requeued {
+            0 => Vec::new(),
+            count => vec![What::RequeuedAll { endpoint, count, now: slice.now, spared: slice.on_the_wire.clone() }],
+        }));
+        let done = done.await;
+        self.engine.refresh(&[endpoint]);
+        done.map(|done| done.requeued)
     }
 }

@@ -1,11 +1,13 @@
 //! Scripted receivers: what each does with a request, and how long it takes.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use bytes::Bytes;
 use posthaste::domain::attempt::{Answer, ErrorKind, Finding};
 use posthaste::domain::time::{Span, Timestamp};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
 
 /// A request, as a receiver looks at it.
 #[derive(Clone, Copy, Debug)]
@@ -106,10 +108,8 @@ pub fn poison(events: Vec<String>, turn: Turn, mut others: Receiver) -> Receiver
     })
 }
 
-/// By the event's id: each event has its own script.
-pub fn by_event(mut scripts: HashMap<String, Receiver>, mut others: Receiver) -> Receiver {
-    Box::new(move |call| match scripts.get_mut(call.event) {
-        Some(script) => script(call),
-        None => others(call),
-    })
+/// By chance: each request gets one of these turns.
+pub fn by_chance(seed: u64, turns: Vec<Turn>) -> Receiver {
+    let mut random = StdRng::seed_from_u64(seed);
+    Box::new(move |_| turns[random.random_range(0..turns.len())].clone())
 }

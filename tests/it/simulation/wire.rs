@@ -2,6 +2,7 @@
 //! does.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -31,6 +32,11 @@ impl Receivers {
         let calls = 0;
         self.0.lock().unwrap().insert(id.to_owned(), Known { no, receiver, calls });
     }
+
+    /// From now on every receiver answers 200.
+    pub fn heal(&self) {
+        self.0.lock().unwrap().values_mut().for_each(|known| known.receiver = super::receiver::healthy());
+    }
 }
 
 /// The transport of one life.
@@ -40,10 +46,13 @@ pub struct Scripted {
     pub ledger: Ledger,
     pub clock: Clock,
     pub life: u32,
+    /// How often an actor has asked for a transport of its own.
+    pub opened: Arc<AtomicUsize>,
 }
 
 impl TransportFactory for Scripted {
     fn open(&self) -> Box<dyn Transport> {
+        self.opened.fetch_add(1, Ordering::Relaxed);
         Box::new(self.clone())
     }
 }
@@ -96,7 +105,9 @@ impl Transport for Scripted {
                 false => turn.finding,
             };
             let (seq, at) = (this.ledger.next_seq(), this.clock.now());
-            this.ledger.pages().wire[place].ended = Some(WireEnd { seq, at, finding: finding.clone() });
+            let slow = timed_out || took > Duration::from_secs(1);
+            let end = WireEnd { seq, at, finding: finding.clone(), slow };
+            this.ledger.pages().wire[place].ended = Some(end);
             Report { finding, timing: Timing::default(), remote_addr: None, took: Span::from_std(took) }
         }
         .boxed_local()

@@ -1,6 +1,7 @@
 //! The world: a database file, receivers, time. Builds one life of the process after the other on it.
 
 use std::path::PathBuf;
+use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
 
 use posthaste::clock::Clock;
@@ -12,8 +13,10 @@ use posthaste::store::sqlite::{self, Readers, Writer};
 use posthaste::store::{Store, Vault};
 use tempfile::TempDir;
 
-use super::ledger::{Ledger, LifeSpan};
-use super::people::Life;
+use super::checks::Checks;
+use super::ledger::{Ledger, Result, Wire};
+use super::life::Life;
+use super::trouble::{Plan, Trouble, TroubledHints, TroubledQueue};
 use super::wire::{Receivers, Scripted};
 
 /// When every world begins: 2026-09-03T14:24:01.412Z.
@@ -24,8 +27,11 @@ pub struct World {
     /// How much faster engine time runs than virtual time.
     pub scale: f64,
     pub settings: Settings,
+    /// Trouble to come, of the next life on.
+    pub plan: Plan,
     pub ledger: Ledger,
     pub receivers: Receivers,
+    checks: Rc<Checks>,
     now: Timestamp,
     lives: u32,
     dir: TempDir,
@@ -45,8 +51,10 @@ impl World {
                 arbiters: 0,
                 header_prefix: HeaderPrefix::default(),
             },
+            plan: Plan::default(),
             ledger: Ledger::default(),
             receivers: Receivers::default(),
+            checks: Rc::new(Checks::new(&dir.path().join("db"), scale)),
             now: BEGINNING,
             lives: 0,
             dir,
@@ -67,24 +75,53 @@ impl World {
         self.now = self.now + span;
     }
 
+    /// Every request so far.
+    pub fn wires(&self) -> Vec<Wire> {
+        self.ledger.pages().wire.clone()
+    }
+
+    /// Every recorded result so far, in the order of the commits.
+    pub fn results(&self) -> Vec<Result> {
+        self.ledger.results()
+    }
+
+    /// The end of the world: nothing waits any more.
+    pub fn end(self) {
+        let model = self.checks.model.borrow();
+        let waits = model.deliveries.iter().find(|(_, delivery)| delivery.state.waits());
+        if let Some((no, delivery)) = waits {
+            panic!(
+                "delivery {no} still waits at the end of the world ({}): {}, due at {}",
+                self.now, delivery.state, delivery.due_at
+            );
+        }
+    }
+
     /// One life of the process. When the script returns, the process is killed: whatever is on the wire, queued or half
     /// done is lost.
     pub fn live<T>(&mut self, script: impl AsyncFnOnce(&Life) -> T) -> T {
         self.lives += 1;
+        self.checks.model.borrow_mut().life_begins(self.lives, self.now, &self.settings);
         let runtime = || {
             let mut builder = tokio::runtime::Builder::new_current_thread();
             builder.enable_time().start_paused(true).build().expect("a runtime")
         };
         let system = actix_rt::System::with_tokio_rt(runtime);
-        let began = self.now;
         let (answer, ended) = system.block_on(async {
-            let life = self.begin();
-            let answer = script(&life).await;
-            (answer, life.clock.now())
+            // Everything of this life is a task of this set; dropping it inside the runtime is the kill.
+            let tasks = tokio::task::LocalSet::new();
+            let lived = tasks.run_until(async {
+                let life = self.begin();
+                let answer = script(&life).await;
+                (answer, life.clock.now())
+            });
+            let lived = lived.await;
+            drop(tasks);
+            lived
         });
-        drop(system);
         self.now = ended;
-        self.ledger.pages().lives.push(LifeSpan { began, ended });
+        self.checks.inspect(&self.ledger);
+        self.checks.model.borrow_mut().life_ended(&self.ledger.pages(), ended);
         answer
     }
 
@@ -95,13 +132,16 @@ impl World {
         let (mut conn, is_new) = (opened.conn, opened.is_new);
         sqlite::begin(&mut conn, clock.anchor(), is_new).expect("the clock's anchor is kept");
         let door = HintDoor::default();
+        let seed = self.seed.wrapping_mul(31).wrapping_add(u64::from(self.lives));
+        let trouble = Trouble::new(self.plan.clone(), seed, self.ledger.clone(), clock.clone());
+        let hints = TroubledHints { door: door.clone(), trouble: trouble.clone() };
         let (writer, handle) = Writer::new(
             conn,
             clock.clone(),
             opened.counters,
             opened.last_stamp,
             ByteBudget::new(1 << 20),
-            Arc::new(door.clone()),
+            Arc::new(hints),
             1 << 24,
         )
         .expect("a writer");
@@ -113,8 +153,10 @@ impl World {
             ledger: self.ledger.clone(),
             clock: clock.clone(),
             life: self.lives,
+            opened: Arc::default(),
         };
-        let queue = Arc::new(store.clone());
+        let opened = wire.opened.clone();
+        let queue = Arc::new(TroubledQueue { store: store.clone(), trouble: trouble.clone(), life: self.lives });
         let engine = Engine::start(queue, Arc::new(wire), clock.clone(), &door, self.settings.clone());
         Life {
             store,
@@ -122,6 +164,9 @@ impl World {
             clock,
             ledger: self.ledger.clone(),
             receivers: self.receivers.clone(),
+            opened,
+            trouble,
+            checks: self.checks.clone(),
             number: self.lives,
         }
     }

@@ -1,0 +1,89 @@
+//! A thousand worlds from a thousand seeds, each checked against the rules. `POSTHASTE_SEED=n` runs exactly one again;
+//! `POSTHASTE_SEEDS=a..b` runs others than CI does.
+
+use std::cell::RefCell;
+use std::panic::AssertUnwindSafe;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use super::plan::Scenario;
+
+/// Seeds that CI runs.
+const SEEDS: std::ops::Range<u64> = 0..1_000;
+const THREADS: usize = 2;
+
+thread_local! {
+    /// What panicked on this thread while a seed ran, inside actors and tasks too.
+    static PANICS: RefCell<Option<Vec<String>>> = const { RefCell::new(None) };
+}
+
+/// Runs one seed; the error is why it failed.
+fn run(seed: u64) -> Result<(), String> {
+    PANICS.with_borrow_mut(|panics| *panics = Some(Vec::new()));
+    let _ = std::panic::catch_unwind(AssertUnwindSafe(|| Scenario::new(seed).run()));
+    let panics = PANICS.with_borrow_mut(Option::take).unwrap_or_default();
+    match panics.first() {
+        Some(first) => {
+            Err(format!("seed {seed}: {first}\nReplay it: POSTHASTE_SEED={seed} cargo test --test it seeds"))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Keeps what panics on a thread that runs seeds; elsewhere a panic is shown as ever.
+fn keep_panics() {
+    let shown = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        let kept = PANICS.with_borrow_mut(|panics| match panics {
+            Some(panics) => {
+                panics.push(info.to_string());
+                true
+            }
+            None => false,
+        });
+        if !kept {
+            shown(info);
+        }
+    }));
+}
+
+fn seeds() -> std::ops::Range<u64> {
+    let number = |text: &str| text.trim().parse::<u64>().expect("a seed is a number");
+    if let Ok(seed) = std::env::var("POSTHASTE_SEED") {
+        return number(&seed)..number(&seed) + 1;
+    }
+    match std::env::var("POSTHASTE_SEEDS") {
+        Ok(range) => {
+            let (from, to) = range.split_once("..").expect("POSTHASTE_SEEDS=from..to");
+            number(from)..number(to)
+        }
+        Err(_) => SEEDS,
+    }
+}
+
+#[test]
+fn a_thousand_seeds_keep_the_rules() {
+    keep_panics();
+    let range = seeds();
+    let (next, stop) = (AtomicU64::new(range.start), AtomicBool::new(false));
+    let failures: Mutex<Vec<String>> = Mutex::default();
+    std::thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= range.end {
+                        return;
+                    }
+                    if let Err(failure) = run(seed) {
+                        let mut failures = failures.lock().unwrap();
+                        failures.push(failure);
+                        stop.store(failures.len() >= 3, Ordering::Relaxed);
+                    }
+                }
+            });
+        }
+    });
+    let failures = failures.into_inner().unwrap();
+    assert!(failures.is_empty(), "{}", failures.join("\n\n"));
+}

@@ -11,7 +11,6 @@ use awc::http::{Uri, header};
 use awc::{Client, ClientBuilder};
 use futures_util::future::LocalBoxFuture;
 use rustls::pki_types::CertificateDer;
-use tokio::time::{Instant, timeout_at};
 
 use super::connect::{Connector, Surroundings};
 use super::exchange::{CURRENT, Exchange};
@@ -126,23 +125,23 @@ impl AwcTransport {
 impl Transport for AwcTransport {
     fn send(&self, request: Request) -> LocalBoxFuture<'static, Report> {
         let client = self.client.clone();
-        let prepared = self.route(&request.url).and_then(|route| {
-            let exchange = Exchange::new(route.target, &request)?;
-            Some((route.key, Rc::new(exchange)))
-        });
+        let route = self.route(&request.url);
         Box::pin(async move {
-            let started = now();
+            let prepared = route.and_then(|route| {
+                let exchange = Exchange::new(route.target, &request)?;
+                Some((route.key, Rc::new(exchange)))
+            });
             let Some((key, exchange)) = prepared else {
                 return report(failure::UNUSABLE_REQUEST.into(), Timing::default(), None, Span::ZERO);
             };
-            let deadline = started + request.timeout.to_std();
-            let mut outcome = attempt(&client, &key, &exchange, deadline).await;
+            let limit = request.timeout.to_std();
+            let mut outcome = attempt(&client, &key, &exchange, limit).await;
             if outcome.is_err() && exchange.found_a_dead_connection() {
                 exchange.start_over();
-                outcome = attempt(&client, &key, &exchange, deadline).await;
+                outcome = attempt(&client, &key, &exchange, limit).await;
             }
             let trace = exchange.trace.borrow();
-            let took = trace.answered_at.unwrap_or_else(now) - started;
+            let took = exchange.charged.at(trace.answered_at.unwrap_or_else(now));
             let finding = outcome.map_or_else(Finding::from, Finding::Answered);
             report(finding, exchange.timing(), trace.remote_addr, Span::from_std(took))
         })
@@ -153,15 +152,15 @@ fn report(finding: Finding, timing: Timing, remote_addr: Option<SocketAddr>, too
     Report { finding, timing, remote_addr, took }
 }
 
-/// Makes the request once.
-async fn attempt(client: &Client, key: &Uri, exchange: &Rc<Exchange>, deadline: Instant) -> Result<Answer, Failure> {
+/// Makes the request once, within what is left of `limit`.
+async fn attempt(client: &Client, key: &Uri, exchange: &Rc<Exchange>, limit: Duration) -> Result<Answer, Failure> {
     // Boxed by awc already; what is pinned here is small.
     let mut answer = pin!(CURRENT.scope(Rc::clone(exchange), ask(client, key)));
-    let outcome = match timeout_at(deadline, &mut answer).await {
-        Ok(outcome) => outcome,
+    let outcome = match exchange.charged.limit(limit, &mut answer).await {
+        Some(outcome) => outcome,
         // The head was in time; what is left of the body has a limit of its own, which the stream keeps.
-        Err(_) if exchange.trace.borrow().answered_at.is_some() => answer.await,
-        Err(_) => return Err(failure::TIMEOUT),
+        None if exchange.trace.borrow().answered_at.is_some() => answer.await,
+        None => return Err(failure::TIMEOUT),
     };
     let trace = exchange.trace.borrow();
     match outcome {

@@ -105,7 +105,8 @@ impl Surroundings {
         let found = match exchange.target.host() {
             Host::Ip(ip) => vec![*ip],
             Host::Name(name) => {
-                let (found, took) = timed(self.lookups.find(name, suspect)).await;
+                let place = exchange.charged.pause_for(self.lookups.place(suspect)).await?;
+                let (found, took) = timed(place.find(name)).await;
                 exchange.trace.borrow_mut().dns = Some(took);
                 found?
             }

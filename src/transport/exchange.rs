@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::Request;
 use super::failure::Failure;
+use super::stopwatch::Stopwatch;
 use crate::domain::attempt::Timing;
 use crate::domain::target::TargetUrl;
 use crate::domain::time::Span;
@@ -25,6 +26,8 @@ pub struct Exchange {
     /// The request's head, complete with the empty line.
     pub head: Bytes,
     pub body: Bytes,
+    /// The time that is charged to the receiver.
+    pub charged: Stopwatch,
     /// No pooled connection may be used: one has just failed (C04).
     pub fresh_only: Cell<bool>,
     pub trace: RefCell<Trace>,
@@ -59,6 +62,7 @@ impl Exchange {
         Some(Exchange {
             head: compose_head(&target, &request.headers, request.body.len())?,
             body: request.body.clone(),
+            charged: Stopwatch::start(),
             target,
             fresh_only: Cell::new(false),
             trace: RefCell::default(),

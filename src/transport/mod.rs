@@ -10,6 +10,7 @@ pub mod failure;
 mod framing;
 mod idle;
 pub mod resolve;
+mod stopwatch;
 mod stream;
 mod tls;
 mod wire;

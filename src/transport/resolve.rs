@@ -10,7 +10,7 @@ use futures_util::future::BoxFuture;
 use hickory_resolver::TokioResolver;
 use hickory_resolver::config::{LookupIpStrategy, ResolveHosts};
 use hickory_resolver::net::{DnsError, NetError};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
 use super::failure::{self, Failure};
@@ -50,17 +50,34 @@ impl Lookups {
         Lookups { resolver, places: Semaphore::new(MAX_LOOKUPS), suspect_places: Semaphore::new(MAX_SUSPECT_LOOKUPS) }
     }
 
-    /// Looks a name up. `suspect` is the endpoint's memory of how its last lookup ended.
+    /// Waits for a place among the open lookups: our queue, so none of it is charged to the receiver (S4). `suspect` is
+    /// the endpoint's memory of how its last lookup ended.
     ///
     /// # Errors
-    /// The failure to report for the attempt; waiting in vain for a place is our fault, not the receiver's.
-    pub async fn find(&self, name: &str, suspect: &Cell<bool>) -> Result<Vec<IpAddr>, Failure> {
+    /// No place came within [`PLACE_LIMIT`]: a fault of ours (S6).
+    pub async fn place<'a>(&'a self, suspect: &'a Cell<bool>) -> Result<Place<'a>, Failure> {
         let places = if suspect.get() { &self.suspect_places } else { &self.places };
-        let place = timeout(PLACE_LIMIT, places.acquire()).await;
-        let Ok(Ok(_place)) = place else {
-            return Err(failure::DNS_BUSY);
-        };
-        let mut memory = Memory { suspect, failed: true };
+        match timeout(PLACE_LIMIT, places.acquire()).await {
+            Ok(Ok(permit)) => Ok(Place { resolver: &*self.resolver, suspect, _permit: permit }),
+            _ => Err(failure::DNS_BUSY),
+        }
+    }
+}
+
+/// A place among the open lookups, for one of them.
+pub struct Place<'a> {
+    resolver: &'a dyn Resolve,
+    suspect: &'a Cell<bool>,
+    _permit: SemaphorePermit<'a>,
+}
+
+impl Place<'_> {
+    /// Looks a name up: here the receiver's time begins to run.
+    ///
+    /// # Errors
+    /// The failure to report for the attempt.
+    pub async fn find(self, name: &str) -> Result<Vec<IpAddr>, Failure> {
+        let mut memory = Memory { suspect: self.suspect, failed: true };
         let answer = timeout(DNS_LIMIT, self.resolver.resolve(name)).await;
         memory.failed = !matches!(answer, Ok(Ok(_)));
         answer.unwrap_or(Err(failure::DNS_TIMEOUT))

@@ -25,6 +25,18 @@ impl Resolve for Silent {
     }
 }
 
+/// A resolver whose servers take their time to say that they cannot help: so many milliseconds.
+struct Slow(u64);
+
+impl Resolve for Slow {
+    fn resolve<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Vec<IpAddr>, Failure>> {
+        Box::pin(async {
+            tokio::time::sleep(Duration::from_millis(self.0)).await;
+            Err(failure::DNS_FAILED)
+        })
+    }
+}
+
 fn silent_dns() -> Options {
     Options { resolver: Arc::new(Silent), ..local_options() }
 }
@@ -106,6 +118,46 @@ fn a_small_complete_answer_is_not_waited_on() {
 }
 
 /// No sockets take part, so the clock may stand still and jump.
+#[test]
+fn s04_waiting_for_a_place_among_the_lookups_is_not_charged_to_the_receiver() {
+    on_actix(async {
+        // Every place is taken for 800 ms; then the last one's lookup takes 800 ms of its second.
+        let factory = AwcFactory::new(Options { resolver: Arc::new(Slow(800)), ..local_options() }).expect("no roots");
+        tokio::time::pause();
+        let transports: Vec<_> = (0..=MAX_LOOKUPS).map(|_| factory.open()).collect();
+        let begun = tokio::time::Instant::now();
+        let reports = join_all(transports.iter().map(|one| one.send(hasty("http://r.test/", 1_000)))).await;
+        assert_eq!(begun.elapsed().as_millis() / 100, 16);
+        for report in reports {
+            assert_eq!(report.finding, Finding::from(failure::DNS_FAILED));
+            assert_eq!(
+                (report.took.as_millis() / 100, report.timing.dns.map(|dns| dns.as_millis() / 100)),
+                (8, Some(8))
+            );
+        }
+    });
+}
+
+/// Likewise.
+#[test]
+fn s04_s06_no_place_among_the_lookups_is_a_fault_of_ours_however_short_the_timeout() {
+    on_actix(async {
+        let factory = AwcFactory::new(silent_dns()).expect("no roots");
+        tokio::time::pause();
+        let transports: Vec<_> = (0..=MAX_LOOKUPS).map(|_| factory.open()).collect();
+        // The last one would wait for a place until the others give theirs back, after five seconds.
+        let (last, others) = transports.split_last().expect("some");
+        let others = join_all(others.iter().map(|transport| transport.send(hasty("http://r.test/", 10_000))));
+        let late = async {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            last.send(hasty("http://r.test/", 100)).await
+        };
+        let (_, report) = tokio::join!(others, late);
+        assert_eq!(report.finding, Finding::from(failure::DNS_BUSY));
+    });
+}
+
+/// Likewise.
 #[test]
 fn c19_a_lookup_has_five_seconds() {
     on_actix(async {

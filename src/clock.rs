@@ -67,6 +67,11 @@ impl Clock {
         self.0.engine + Span::from_std(self.0.started.elapsed()).scaled(self.0.scale)
     }
 
+    /// Real time since the process started: monotonic, whatever the wall clock does and however fast engine time runs.
+    pub fn uptime(&self) -> Span {
+        Span::from_std(self.0.started.elapsed())
+    }
+
     /// Wall-clock time: for signatures, `Retry-After` dates and the anchor, never for schedules.
     pub fn wall(&self) -> Timestamp {
         match &self.0.source {
@@ -162,5 +167,13 @@ mod tests {
         let soon = clock.now() + Span::from_secs(100);
         let real = clock.real_until(soon);
         assert!(real <= Duration::from_millis(100) && real > Duration::from_millis(50), "{real:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn s25_uptime_is_real_and_begins_with_the_process() {
+        let clock = Clock::simulated(at(5_000), 1, 1_000.0);
+        assert_eq!(clock.uptime(), Span::ZERO);
+        tokio::time::sleep(Duration::from_secs(7)).await;
+        assert_eq!((clock.uptime(), clock.now()), (Span::from_secs(7), at(12_000)));
     }
 }

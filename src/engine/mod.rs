@@ -5,6 +5,7 @@ mod endpoint;
 mod gate;
 mod making;
 mod messages;
+mod operators;
 mod outbox;
 mod pacer;
 mod story;

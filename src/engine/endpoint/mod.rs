@@ -20,7 +20,7 @@ use super::making::{self, Making, Order};
 use super::messages::*;
 use super::outbox::Outbox;
 use super::supervisor::Supervisor;
-use super::{Env, story};
+use super::{Env, operators, story};
 use crate::domain::content::Content;
 use crate::domain::dispatcher::{Dispatcher, Effect, Limits, Reloaded, Room, Start};
 use crate::domain::egress::WayOut;
@@ -290,19 +290,12 @@ impl EndpointActor {
 
     /// Whether anything leaves the installation (S6); tells operators once if not.
     fn way_out(&self, attempt: &crate::domain::attempt::Attempt) -> WayOut {
-        let host = host_of(&attempt.url);
-        // Real time, as the minute of the rule is.
-        let now = self.env.clock.wall();
-        let way =
-            self.env.egress.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).after(&host, &attempt.report, now);
+        let now = self.env.clock.uptime();
+        let mut egress = self.env.egress.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let way = egress.after(&attempt.url, &attempt.report, now);
         if let Some((attempts, hosts)) = way.tell {
             log::warn!("the last {attempts} attempts to {hosts} hosts all failed before an answer; no streak grows");
-            let (queue, notice) = (self.env.queue.clone(), Notice::no_egress(attempts, hosts));
-            tokio::task::spawn_local(async move {
-                if let Err(error) = queue.tell_operators(notice).await {
-                    log::warn!("operators were not told: {error}");
-                }
-            });
+            tokio::task::spawn_local(operators::tell(self.env.queue.clone(), Notice::no_egress(attempts, hosts)));
         }
         way
     }
@@ -379,12 +372,6 @@ impl EndpointActor {
             }
         }
     }
-}
-
-/// The host of a URL, for telling one from another; the whole text if it has none.
-fn host_of(url: &str) -> Arc<str> {
-    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
-    Arc::from(rest.split(['/', '?', '#']).next().unwrap_or(rest))
 }
 
 impl Actor for EndpointActor {

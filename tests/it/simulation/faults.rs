@@ -9,7 +9,7 @@ use posthaste::domain::notice::NoticeKind;
 use posthaste::domain::policy::Preset;
 use posthaste::domain::policy_spec::PolicySpec;
 use posthaste::domain::schedule::Schedule;
-use posthaste::domain::time::Span;
+use posthaste::domain::time::{Span, Timestamp};
 use posthaste::store::Queue;
 
 use super::ledger::{Hold, What, Wire};
@@ -73,15 +73,40 @@ fn s06_when_nothing_leaves_the_installation_rungs_are_used_and_streaks_stay() {
         }
         assert_eq!(failures, 19, "the twentieth is taken for ours");
     });
-    let told = world
-        .ledger
-        .pages()
-        .entries
-        .iter()
-        .filter(|entry| matches!(entry.what, What::Told { kind: NoticeKind::NoEgress }))
-        .count();
-    assert_eq!(told, 1);
+    assert_eq!(told_of_no_egress(&world).len(), 1);
     assert_eq!(world.results().len(), 50);
+}
+
+/// When operators were told that nothing leaves the installation.
+fn told_of_no_egress(world: &World) -> Vec<Timestamp> {
+    let pages = world.ledger.pages();
+    let told = pages.entries.iter().filter(|entry| matches!(entry.what, What::Told { kind: NoticeKind::NoEgress }));
+    told.map(|entry| entry.at).collect()
+}
+
+#[test]
+fn s06_operators_are_told_that_nothing_leaves_the_installation_even_if_the_store_refuses_at_first() {
+    let mut world = World::new(59, 1.0);
+    // The store is away when the twentieth attempt fails, and the receivers are back before it is.
+    let back = BEGINNING + Span::from_millis(10_500);
+    world.plan.outages = vec![(BEGINNING + Span::from_secs(3), back)];
+    world.live(async |life| {
+        for _ in 0..5 {
+            let dark = receiver::outage(
+                vec![(BEGINNING, BEGINNING + Span::from_secs(10))],
+                Turn::failed(ErrorKind::Timeout).after(Duration::from_secs(5)),
+                receiver::healthy(),
+            );
+            life.endpoint(Preset::Orbit, 16, dark).await;
+        }
+        for n in 0..4 {
+            life.post(&format!("evt_{n}"), life.now()).await;
+        }
+        life.pass(Span::from_secs(3_600)).await;
+    });
+    let told = told_of_no_egress(&world);
+    assert!(matches!(told[..], [at] if at >= back), "{told:?}");
+    world.end();
 }
 
 #[test]

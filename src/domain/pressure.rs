@@ -14,6 +14,7 @@ pub const SLOW: Span = Span::SECOND;
 #[derive(Clone, Copy, Debug)]
 pub struct Allowance {
     narrowed_to: Option<u16>,
+    /// In a row.
     slow_failures: u32,
 }
 
@@ -30,19 +31,51 @@ impl Allowance {
         self.narrowed_to.is_some()
     }
 
-    /// Takes an attempt's end into account: slow failures narrow, each success doubles the allowance again, quick
-    /// refusals cost nobody anything and only end the row of slow ones.
+    /// Takes an attempt's end into account.
     pub fn after(&mut self, report: &Report, max_in_flight: u16) {
-        if report.finding.is_success() {
-            self.slow_failures = 0;
-            let doubled = self.narrowed_to.map(|slots| slots.saturating_mul(2));
-            self.narrowed_to = doubled.filter(|&slots| slots < max_in_flight);
-            return;
+        match Weight::of(report) {
+            Weight::Success => {
+                self.slow_failures = 0;
+                let doubled = self.narrowed_to.map(|slots| slots.saturating_mul(2));
+                self.narrowed_to = doubled.filter(|&slots| slots < max_in_flight);
+            }
+            Weight::Slow => {
+                self.slow_failures = self.slow_failures.saturating_add(1);
+                if self.slow_failures >= NARROW_AFTER {
+                    self.narrowed_to = Some(NARROW_TO);
+                }
+            }
+            Weight::QuickAnswer => self.slow_failures = 0,
+            Weight::QuickRefusal => {}
         }
-        let timed_out = matches!(report.finding, Finding::Failed { kind: ErrorKind::Timeout, .. });
-        self.slow_failures = if timed_out || report.took > SLOW { self.slow_failures.saturating_add(1) } else { 0 };
-        if self.slow_failures >= NARROW_AFTER {
-            self.narrowed_to = Some(NARROW_TO);
+    }
+}
+
+/// What an attempt says about how much of the machine its receiver takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Weight {
+    /// Ends the row of slow failures, and doubles the allowance.
+    Success,
+    /// No answer, or one that took longer than [`SLOW`]: lengthens the row.
+    Slow,
+    /// A failure answer within [`SLOW`]: the receiver is there and costs nobody anything, so the row is over.
+    QuickAnswer,
+    /// No connection within [`SLOW`], because the receiver or the network refused it at once or the address is not
+    /// called at all. It costs nobody anything, so it does not lengthen the row; it shows no receiver that answers
+    /// either, so it does not end it: one that hangs and refuses by turns would never be narrowed.
+    QuickRefusal,
+}
+
+impl Weight {
+    fn of(report: &Report) -> Weight {
+        match &report.finding {
+            finding if finding.is_success() => Weight::Success,
+            _ if report.took > SLOW => Weight::Slow,
+            Finding::Answered(_) => Weight::QuickAnswer,
+            Finding::Failed { kind: ErrorKind::Connect | ErrorKind::BlockedAddress, .. } => Weight::QuickRefusal,
+            Finding::Failed { .. } => Weight::Slow,
+            // Says nothing of the receiver (S6).
+            Finding::Local { .. } => Weight::QuickRefusal,
         }
     }
 }
@@ -97,8 +130,68 @@ mod tests {
         Report { finding, timing: Timing::default(), remote_addr: None, took: Span::from_millis(millis) }
     }
 
+    /// What one attempt does to the row of slow failures.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    enum Row {
+        Longer,
+        Same,
+        Over,
+    }
+
     #[test]
-    fn s19_slow_failures_narrow_quick_ones_do_not_and_successes_widen() {
+    fn s19_what_lengthens_ends_and_leaves_the_row_of_slow_failures() {
+        use ErrorKind::*;
+        let answer = |status| (Some(status), Connect);
+        let failure = |kind| (None, kind);
+        let table = [
+            // No answer, however quickly that was known.
+            (failure(Timeout), 100, Row::Longer),
+            (failure(Timeout), 30_000, Row::Longer),
+            (failure(Dns), 3, Row::Longer),
+            (failure(Dns), 5_000, Row::Longer),
+            (failure(Tls), 20, Row::Longer),
+            (failure(Reset), 2, Row::Longer),
+            (failure(Protocol), 2, Row::Longer),
+            (failure(Connect), 1_001, Row::Longer),
+            (failure(Connect), 10_000, Row::Longer),
+            (failure(BlockedAddress), 1_001, Row::Longer),
+            // An answer that took its time.
+            (answer(500), 1_001, Row::Longer),
+            (answer(404), 20_000, Row::Longer),
+            // Quick refusals.
+            (failure(Connect), 0, Row::Same),
+            (failure(Connect), 1_000, Row::Same),
+            (failure(BlockedAddress), 0, Row::Same),
+            // Quick failure answers.
+            (answer(500), 5, Row::Over),
+            (answer(302), 1_000, Row::Over),
+            (answer(429), 1, Row::Over),
+            // Successes, quick or not.
+            (answer(200), 5, Row::Over),
+            (answer(204), 29_000, Row::Over),
+        ];
+        let slow = report(None, Timeout, 15_000);
+        for ((status, kind), millis, expected) in table {
+            let mut allowance = Allowance::full();
+            // One short of the limit, then this one, then slow ones again until it is narrowed.
+            (1..NARROW_AFTER).for_each(|_| allowance.after(&slow, 16));
+            allowance.after(&report(status, kind, millis), 16);
+            let more = (0..=NARROW_AFTER).position(|_| {
+                let narrowed = allowance.is_narrowed();
+                allowance.after(&slow, 16);
+                narrowed
+            });
+            let row = match more {
+                Some(0) => Row::Longer,
+                Some(1) => Row::Same,
+                _ => Row::Over,
+            };
+            assert_eq!(row, expected, "{status:?} {kind} after {millis} ms");
+        }
+    }
+
+    #[test]
+    fn s19_an_endpoint_is_narrowed_to_two_and_successes_widen_it() {
         let mut allowance = Allowance::full();
         let mut after = |status, kind, millis, times| {
             for _ in 0..times {
@@ -108,11 +201,10 @@ mod tests {
         };
         assert_eq!(after(None, ErrorKind::Connect, 1, 50), 16, "quick refusals");
         assert_eq!(after(Some(500), ErrorKind::Connect, 20, 50), 16, "quick answers");
-        assert_eq!(after(None, ErrorKind::Timeout, 100, 9), 16);
-        assert_eq!(after(Some(500), ErrorKind::Connect, 1, 1), 16, "ends the row");
-        assert_eq!(after(None, ErrorKind::Timeout, 100, 9), 16);
+        assert_eq!(after(None, ErrorKind::Timeout, 15_000, 9), 16);
         assert_eq!(after(Some(503), ErrorKind::Connect, 1_001, 1), 2);
         assert_eq!(after(None, ErrorKind::Connect, 1, 5), 2, "a quick refusal widens nothing");
+        assert_eq!(after(Some(500), ErrorKind::Connect, 1, 5), 2, "nor does a quick failure answer");
         for slots in [4, 8, 16, 16] {
             assert_eq!(after(Some(204), ErrorKind::Connect, 5_000, 1), slots);
         }

@@ -1,7 +1,7 @@
 //! When an attempt starts late, something must have held it: the slots, the circuit, a person, a fault of the store or of
 //! ours, the process being dead. What held an endpoint when is kept here; a delay that it does not cover is a fault.
 
-use posthaste::domain::attempt::Finding;
+use posthaste::domain::attempt::{ErrorKind, Finding};
 use posthaste::domain::time::{Span, Timestamp};
 
 use crate::simulation::ledger::{Fault, WireEnd};
@@ -60,7 +60,12 @@ impl Lateness {
         } else if end.finding.is_success() {
             (self.slow, self.narrowed) = (0, self.narrowed.map(|slots| slots * 2).filter(|slots| *slots < 256));
         } else {
-            self.slow = if end.slow { self.slow + 1 } else { 0 };
+            match &end.finding {
+                _ if end.slow => self.slow += 1,
+                Finding::Answered(_) => self.slow = 0,
+                Finding::Failed { kind: ErrorKind::Connect | ErrorKind::BlockedAddress, .. } => {}
+                _ => self.slow += 1,
+            }
             if self.slow >= 10 {
                 self.narrowed = Some(2);
             }

@@ -115,11 +115,15 @@ pub struct Attempt {
 }
 
 words! {
-    /// What an attempt meant for its delivery (S7).
+    /// What came of an attempt.
     pub enum Outcome {
+        /// A success.
         Delivered = "delivered",
+        /// A failure, and another attempt is scheduled.
         Retry = "retry",
+        /// A failure, and the delivery is dead: by a rule, at its ladder's end, or because its endpoint is disabled.
         DeadLetter = "dead_letter",
+        /// A failure that disabled the endpoint, by a rule or by the failure streak; the delivery is dead.
         Disable = "disable",
     }
 }

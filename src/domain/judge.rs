@@ -1,12 +1,14 @@
 //! The verdict on one attempt: what it means for its delivery, its endpoint's streaks and circuit, and for people
 //! (S4–S9, S13–S18). Called once per attempt in the order in which results are recorded.
 
+use std::sync::Arc;
+
 use super::attempt::{Attempt, Finding, Outcome};
 use super::delivery::{DeadReason, DueReason, Next, Waiting};
 use super::endpoint::{Endpoint, Status};
 use super::health::{Circuit, CircuitChange, Health};
 use super::notice::{self, Notice};
-use super::policy::Action;
+use super::policy::{Action, Policy};
 use super::retry_after;
 use super::time::Timestamp;
 
@@ -19,6 +21,9 @@ pub struct Ended {
     pub attempt: Attempt,
     /// The circuit's `opened_at` if this attempt was its probe.
     pub probe_of: Option<Timestamp>,
+    /// The policy under which it began. What the answer means is read by its response rules and its `retry_after`; all
+    /// else, the schedule too, is the endpoint's present policy (S22).
+    pub policy: Arc<Policy>,
     /// Uniform in [0, 1), drawn once: the jitter of the next delay (S9).
     pub draw: f64,
     /// Wall clock in seconds when it ended, for a `Retry-After` that names a date.
@@ -43,23 +48,28 @@ pub struct Verdict {
 
 /// Judges `ended` against the endpoint as it stands, moving `endpoint.status` and `health` on.
 pub fn judge(ended: &Ended, endpoint: &mut Endpoint, health: &mut Health) -> Verdict {
+    // S7, S13: one that began before the last enable or edit of the URL counts in no streak and disables nothing.
     let counts = ended.attempt.started_at >= endpoint.counted_from;
     if ended.attempt.report.finding.is_success() {
         return success(counts, endpoint, health);
     }
+    failure(ended, counts, endpoint, health)
+}
+
+fn failure(ended: &Ended, counts: bool, endpoint: &mut Endpoint, health: &mut Health) -> Verdict {
     let now = ended.attempt.ended_at;
     let status = ended.attempt.report.finding.status();
-    let action = endpoint.policy.action(status);
-    let (mut next, outcome) = match action {
-        Action::Retry => (retry(ended, endpoint), Outcome::Retry),
-        Action::DeadLetter => (Next::Dead(DeadReason::PermanentResponse), Outcome::DeadLetter),
-        Action::Disable => (Next::Dead(DeadReason::PermanentResponse), Outcome::Disable),
+    let action = ended.policy.action(status);
+    let mut next = match action {
+        Action::Retry => retry(ended, endpoint),
+        Action::DeadLetter | Action::Disable => Next::Dead(DeadReason::PermanentResponse),
     };
     // S15: it was cut off while on the wire.
     if ended.delivery.cut < endpoint.cut && matches!(next, Next::Retry { .. }) {
         next = Next::Dead(DeadReason::EndpointDisabled);
     }
-    let mut verdict = Verdict { outcome, next, probed_at: None, notices: Vec::new(), disable: None, circuit: None };
+    let mut verdict =
+        Verdict { outcome: Outcome::Retry, next, probed_at: None, notices: Vec::new(), disable: None, circuit: None };
     if !counts {
         return verdict;
     }
@@ -108,13 +118,12 @@ fn success(counts: bool, endpoint: &Endpoint, health: &mut Health) -> Verdict {
 /// The next rung, or the ladder's end.
 fn retry(ended: &Ended, endpoint: &Endpoint) -> Next {
     let asked = match &ended.attempt.report.finding {
-        Finding::Answered(answer) => {
+        Finding::Answered(answer) if ended.policy.obeys_retry_after(answer.status) => {
             answer.retry_after.as_deref().and_then(|text| retry_after::parse(text, ended.wall_secs))
         }
         _ => None,
     };
-    let status = ended.attempt.report.finding.status();
-    match endpoint.policy.delay(ended.delivery.attempt.saturating_add(1), ended.draw, status, asked) {
+    match endpoint.policy.delay(ended.delivery.attempt.saturating_add(1), ended.draw, asked) {
         Some(delay) => Next::Retry {
             due_at: ended.attempt.ended_at + delay.span,
             reason: if delay.by_receiver { DueReason::RetryAfter } else { DueReason::Schedule },
@@ -139,3 +148,6 @@ fn lengthen_streaks(verdict: &mut Verdict, endpoint: &Endpoint, health: &mut Hea
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

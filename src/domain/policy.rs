@@ -146,15 +146,18 @@ impl Policy {
         status.and_then(matching).map_or(Action::Retry, |rule| rule.action)
     }
 
+    /// Whether an answer with this status may put the next attempt off with `Retry-After` (S8).
+    pub fn obeys_retry_after(&self, status: u16) -> bool {
+        self.retry_after && matches!(status, 429 | 503)
+    }
+
     /// The delay after the `failed`-th failed attempt of a run, or `None` at the ladder's end. `draw` is uniform in
-    /// [0, 1) and turned into jitter; `asked` is what the receiver asked for with `Retry-After`, obeyed only on 429 and
-    /// 503 and only upwards (S8). No delay is shorter than its rung, none longer than 24 hours (S9).
-    pub fn delay(&self, failed: u32, draw: f64, status: Option<u16>, asked: Option<Span>) -> Option<Delay> {
+    /// [0, 1) and turned into jitter; `asked` is what the receiver asked for with a `Retry-After` that is obeyed, but only
+    /// upwards (S8). No delay is shorter than its rung, none longer than 24 hours (S9).
+    pub fn delay(&self, failed: u32, draw: f64, asked: Option<Span>) -> Option<Delay> {
         let rung = self.schedule.delay(failed)?;
         let scheduled = rung.scaled(1.0 + draw.clamp(0.0, 1.0) * self.jitter).min(MAX_DELAY);
-        let asked =
-            asked.filter(|_| self.retry_after && matches!(status, Some(429 | 503))).map(|span| span.min(MAX_DELAY));
-        Some(match asked {
+        Some(match asked.map(|span| span.min(MAX_DELAY)) {
             Some(asked) if asked > scheduled => Delay { span: asked, by_receiver: true },
             _ => Delay { span: scheduled, by_receiver: false },
         })
@@ -210,27 +213,28 @@ mod tests {
     #[test]
     fn s08_retry_after_only_lengthens_only_on_429_and_503_and_only_where_asked_for() {
         let obeys = Policy::preset(Preset::Shellorbit);
-        let wait =
-            |policy: &Policy, status, asked| policy.delay(1, 0.0, Some(status), Some(Span::from_secs(asked))).unwrap();
-        assert_eq!(wait(&obeys, 429, 60), Delay { span: Span::from_secs(60), by_receiver: true });
-        assert_eq!(wait(&obeys, 503, 5), Delay { span: Span::from_secs(8), by_receiver: false });
-        assert_eq!(wait(&obeys, 500, 60), Delay { span: Span::from_secs(8), by_receiver: false });
-        assert_eq!(wait(&obeys, 429, 9_999_999_999), Delay { span: Span::DAY, by_receiver: true });
-        assert_eq!(wait(&Policy::preset(Preset::Orbit), 429, 60).span, Span::from_secs(30));
+        for status in 300..600 {
+            assert_eq!(obeys.obeys_retry_after(status), status == 429 || status == 503, "{status}");
+            assert!(!Policy::preset(Preset::Orbit).obeys_retry_after(status));
+        }
+        let wait = |asked| obeys.delay(1, 0.0, Some(Span::from_secs(asked))).unwrap();
+        assert_eq!(wait(60), Delay { span: Span::from_secs(60), by_receiver: true });
+        assert_eq!(wait(5), Delay { span: Span::from_secs(8), by_receiver: false });
+        assert_eq!(wait(9_999_999_999), Delay { span: Span::DAY, by_receiver: true });
     }
 
     proptest! {
         #[test]
         fn s09_no_delay_is_shorter_than_its_rung_or_longer_than_a_day(
             failed in 1u32..60, draw in 0.0f64..1.0, jitter in 0.0f64..=1.0, initial in 0u64..86_400_000,
-            factor in 1.0f64..10.0, asked in proptest::option::of(0u64..u64::MAX), status in proptest::option::of(300u16..600)
+            factor in 1.0f64..10.0, asked in proptest::option::of(0u64..u64::MAX),
         ) {
             let mut policy = Policy::preset(Preset::Shellorbit);
             policy.jitter = jitter;
             policy.schedule = Schedule::Exponential {
                 initial: Span::from_millis(initial), factor, retries: 49, max_delay: Span::DAY,
             };
-            let delay = policy.delay(failed, draw, status, asked.map(Span::from_secs));
+            let delay = policy.delay(failed, draw, asked.map(Span::from_secs));
             prop_assert_eq!(delay.is_some(), failed <= 49);
             if let Some(delay) = delay {
                 let rung = policy.schedule.delay(failed).unwrap();

@@ -68,6 +68,7 @@ mod tests {
     use super::*;
     use crate::domain::attempt::Trigger;
     use crate::domain::delivery::{Line, Waiting};
+    use crate::domain::policy::{Policy, Preset};
     use crate::domain::time::Timestamp;
 
     fn content() -> Arc<Content> {
@@ -93,7 +94,8 @@ mod tests {
                 content: here.then(content),
             };
             let pass = Gate::new(1).enter().unwrap();
-            outbox.push(Start { delivery, trigger: Trigger::Schedule, probe_of: None }, pass);
+            let policy = Arc::new(Policy::preset(Preset::Orbit));
+            outbox.push(Start { delivery, trigger: Trigger::Schedule, probe_of: None, policy }, pass);
         }
         outbox
     }

@@ -21,6 +21,7 @@ mod select;
 mod tests;
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
 
 pub use record::{Batch, Reloaded, Spared};
 
@@ -30,6 +31,7 @@ use super::endpoint::Endpoint;
 use super::health::Health;
 use super::ids::{DeliveryNo, EndpointNo};
 use super::judge::{Ended, Verdict};
+use super::policy::Policy;
 use super::pressure::{Allowance, BackOff};
 use super::time::{Span, Timestamp};
 use super::window::Window;
@@ -84,6 +86,8 @@ pub struct Start {
     pub trigger: Trigger,
     /// The circuit's `opened_at` if this is its probe.
     pub probe_of: Option<Timestamp>,
+    /// The endpoint's policy as it starts: its timeout holds for it, and what the answer means is read by it (S22).
+    pub policy: Arc<Policy>,
 }
 
 /// The first rows of both lines, read in one snapshot.
@@ -297,7 +301,8 @@ impl Dispatcher {
         }
         self.local_fault.succeeded();
         self.allowance.after(&attempt.report, self.endpoint.max_in_flight);
-        let ended = Ended { delivery: start.delivery, attempt, probe_of: start.probe_of, draw, wall_secs, no_egress };
+        let Start { delivery, probe_of, policy, .. } = start;
+        let ended = Ended { delivery, attempt, probe_of, policy, draw, wall_secs, no_egress };
         let verdict = super::judge::judge(&ended, &mut self.endpoint, &mut self.health);
         if verdict.disable.is_some() {
             self.forget_cut();

@@ -172,8 +172,8 @@ impl Dispatcher {
         let window = if place.line == Line::First { &mut self.first } else { &mut self.second };
         let delivery = window.remove(&place)?;
         self.touch(delivery.no);
-        let start = Start { delivery, trigger, probe_of };
-        self.in_flight.insert(start.delivery.no, Start { delivery: start.delivery.clone(), ..start.clone() });
+        let start = Start { delivery, trigger, probe_of, policy: self.endpoint.policy.clone() };
+        self.in_flight.insert(start.delivery.no, start.clone());
         Some(Effect::Start(start))
     }
 

@@ -218,9 +218,8 @@ impl EndpointActor {
             start.delivery.run,
             record.id,
         );
-        let timeout = dispatcher.endpoint().policy.timeout;
-        let order =
-            Order { record: record.clone(), delivery: start.delivery, content, trigger: start.trigger, timeout };
+        let Start { delivery, trigger, policy, .. } = start;
+        let order = Order { record: record.clone(), delivery, content, trigger, timeout: policy.timeout };
         self.making.insert(no, making::make(&self.env, &self.transport, order, pass, me));
     }
 

@@ -1,8 +1,12 @@
 //! The presets' whole ladders at scale 1, to the millisecond (S9).
 
+use std::time::Duration;
+
 use posthaste::domain::delivery::{DeadReason, DueReason, Next, State};
+use posthaste::domain::endpoint::Status;
 use posthaste::domain::policy::{Policy, Preset};
 use posthaste::domain::time::{Span, Timestamp};
+use posthaste::store::Queue;
 
 use super::ledger::{Result, What};
 use super::receiver::{self, Turn};
@@ -145,6 +149,44 @@ fn s22_a_new_schedule_applies_from_the_next_judged_attempt() {
     assert!(matches!(waits[4], Next::Dead(DeadReason::Exhausted)), "{waits:?}");
     let enough = world.ledger.pages().entries.iter().filter(|entry| matches!(entry.what, What::Edited { .. })).count();
     assert_eq!(enough, 2);
+}
+
+#[test]
+fn s22_an_answer_means_what_the_policy_said_when_its_attempt_began() {
+    let mut world = World::new(14, 1.0);
+    world.live(async |life| {
+        let slowly = |turn: Turn| receiver::always(turn.after(Duration::from_secs(5)));
+        // 404: `orbit` disables, `salaf` retries. 429 with a date to wait for: `shellorbit` obeys, `orbit` does not.
+        let disabled = life.endpoint(Preset::Orbit, 16, slowly(Turn::status(404))).await;
+        let spared = life.endpoint(Preset::Salaf, 16, slowly(Turn::status(404))).await;
+        let obeyed = life.endpoint(Preset::Shellorbit, 16, slowly(Turn::retry_after(429, "900"))).await;
+        let ignored = life.endpoint(Preset::Orbit, 16, slowly(Turn::retry_after(429, "900"))).await;
+        life.post("evt_1", life.now()).await;
+        life.pass(Span::SECOND).await;
+        for (no, policy) in
+            [(disabled, Preset::Salaf), (spared, Preset::Orbit), (obeyed, Preset::Salaf), (ignored, Preset::Shellorbit)]
+        {
+            life.edit(no, move |record| record.policy = policy.into()).await.expect("the store is well");
+        }
+        life.pass(Span::from_secs(5)).await;
+        let of = async |no| life.store.endpoint(no, Vec::new()).await.expect("well").expect("there").record.status;
+        assert_eq!(of(disabled).await, Status::AutoDisabled, "its attempt began under `orbit`");
+        assert_eq!(of(spared).await, Status::Enabled, "its attempt began under `salaf`");
+        let next = |no| {
+            let pages = life.ledger.pages();
+            let results = pages.entries.iter().filter_map(|entry| match &entry.what {
+                What::Recorded { endpoint, results, .. } if *endpoint == no => results.first().cloned(),
+                _ => None,
+            });
+            let first = results.clone().next().expect("a result");
+            match first.next {
+                Next::Retry { due_at, .. } => due_at.since(first.ended).as_millis() / 1_000,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(next(obeyed), 900, "what the receiver asked for under `shellorbit`");
+        assert!((8..=9).contains(&next(ignored)), "the new schedule, by `orbit`'s reading of the answer");
+    });
 }
 
 fn one_retry() -> posthaste::domain::schedule::Schedule {

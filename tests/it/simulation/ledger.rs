@@ -149,6 +149,8 @@ pub struct Result {
     /// What the engine made of it.
     pub next: Next,
     pub no_egress: bool,
+    /// By which the engine read the answer.
+    pub policy: Arc<Policy>,
     /// The engine sent it as the probe of the circuit that opened then.
     pub probe_of: Option<Timestamp>,
 }

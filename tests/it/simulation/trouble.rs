@@ -179,6 +179,7 @@ fn recorded(sentence: &Record, answer: &Recorded) -> Vec<What> {
         status: ended.attempt.report.finding.status(),
         next: verdict.next,
         no_egress: ended.no_egress,
+        policy: ended.policy.clone(),
         probe_of: ended.probe_of,
     });
     let disabled = batch.disable().is_some();

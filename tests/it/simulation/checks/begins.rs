@@ -31,6 +31,9 @@ impl Model {
         if self.is_overdue(delivery) && !probes {
             self.is_let_out_at_the_rate(began, &what);
         }
+        let endpoint = &self.endpoints[&wire.endpoint];
+        let setups = std::iter::once(&endpoint.setup).chain(&endpoint.old_setups);
+        self.begun_under.insert(index, setups.map(|setup| setup.policy.clone()).collect());
         let endpoint = self.endpoint(wire.endpoint);
         endpoint.in_flight.insert(no, index);
         endpoint.last_began = began;

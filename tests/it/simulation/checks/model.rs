@@ -1,12 +1,13 @@
 //! The model: every endpoint and delivery as they must be after each step of the ledger.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use posthaste::domain::delivery::{DeadReason, Line, State};
 use posthaste::domain::endpoint::Status;
 use posthaste::domain::ids::{DeliveryNo, EndpointNo};
 use posthaste::domain::notice::NoticeKind;
-use posthaste::domain::policy::WhileDisabled;
+use posthaste::domain::policy::{Policy, WhileDisabled};
 use posthaste::domain::time::{Span, Timestamp};
 
 use posthaste::engine::Settings;
@@ -99,6 +100,8 @@ pub struct Model {
     seen: (usize, usize),
     /// Attempts begun and not over, in the order in which they began.
     open: BTreeSet<usize>,
+    /// The policies under which an attempt that is not recorded may have begun.
+    pub begun_under: BTreeMap<usize, Vec<Arc<Policy>>>,
 }
 
 /// Steps of the ledger.
@@ -149,6 +152,7 @@ impl Model {
             told: BTreeMap::new(),
             seen: (0, 0),
             open: BTreeSet::new(),
+            begun_under: BTreeMap::new(),
         }
     }
 
@@ -203,6 +207,7 @@ impl Model {
     pub fn life_ended(&mut self, pages: &Pages, at: Timestamp) {
         self.now = at;
         self.open.clear();
+        self.begun_under.clear();
         self.whether_full();
         for endpoint in self.endpoints.values_mut() {
             let unrecorded = std::mem::take(&mut endpoint.unrecorded);

@@ -27,6 +27,8 @@ impl Model {
             }
             let index = self.endpoint(no).unrecorded.remove(&result.delivery);
             let index = index.unwrap_or_else(|| panic!("{what}: S1, a result was recorded of no attempt that ended"));
+            let policies = self.begun_under.remove(&index).unwrap_or_default();
+            assert!(policies.contains(&result.policy), "{what}: S22, judged by a policy that it did not begin under");
             let wire = &pages.wire[index];
             let end = wire.ended.as_ref().expect("an attempt that ended");
             assert_eq!(
@@ -87,7 +89,7 @@ impl Model {
             return false;
         }
         // S7, S8, S9: the rule that matches, or the next rung, or the end of the ladder.
-        let action = policy.action(result.status);
+        let action = result.policy.action(result.status);
         let rung = policy.schedule.delay(delivery.attempt);
         let mut reason = match (action, rung) {
             (Action::Retry, Some(_)) => None,
@@ -135,7 +137,7 @@ impl Model {
                 let delay = due_at.since(ended);
                 // Rounding is upwards, by less than two microseconds.
                 let longest = rung.scaled(1.0 + policy.jitter).min(Span::DAY) + Span::from_micros(1);
-                let asked = asked.filter(|_| policy.retry_after && matches!(result.status, Some(429 | 503)));
+                let asked = asked.filter(|_| result.policy.retry_after && matches!(result.status, Some(429 | 503)));
                 let asked =
                     asked.and_then(|text| text.parse::<u64>().ok()).map(|secs| Span::from_secs(secs).min(Span::DAY));
                 match asked.filter(|asked| reason == DueReason::RetryAfter || *asked > longest) {

@@ -1,0 +1,116 @@
+use super::super::attempt::{Answer, ErrorKind, Report, Timing, Trigger};
+use super::super::delivery::Line;
+use super::super::ids::{DeliveryNo, EndpointNo, EventNo};
+use super::super::policy::{AutoDisable, Preset, ResponseRule};
+use super::super::schedule::{Schedule, StatusSet};
+use super::super::time::Span;
+use super::*;
+
+fn at(seconds: i64) -> Timestamp {
+    Timestamp::from_micros(seconds * 1_000_000)
+}
+
+fn endpoint(policy: Policy) -> Endpoint {
+    Endpoint {
+        no: EndpointNo(1),
+        id: "ep_1".into(),
+        url: "https://one.test/".into(),
+        version: 1,
+        status: Status::Enabled,
+        policy: Arc::new(policy),
+        max_in_flight: 16,
+        cut: 0,
+        counted_from: at(0),
+        paused: false,
+    }
+}
+
+/// A policy with one retry after 30 s, these rules, and no verdict by streak.
+fn policy(rules: &[(&str, Action)]) -> Policy {
+    let rule = |&(status, action): &(&str, Action)| ResponseRule { status: StatusSet::parse(status).unwrap(), action };
+    Policy {
+        schedule: Schedule::Ladder(vec![Span::from_secs(30)]),
+        jitter: 0.0,
+        responses: rules.iter().map(rule).collect(),
+        auto_disable: None,
+        ..Policy::preset(Preset::Orbit)
+    }
+}
+
+/// An attempt from second 100 to 101 that began under `policy`, after so many failed ones of its run.
+fn ended(status: Option<u16>, failed: u32, policy: &Policy) -> Ended {
+    let answer = |status| Answer {
+        status,
+        retry_after: Some("600".into()),
+        excerpt: Default::default(),
+        excerpt_truncated: false,
+    };
+    let finding = match status {
+        Some(status) => Finding::Answered(answer(status)),
+        None => Finding::Failed { kind: ErrorKind::Timeout, error: "" },
+    };
+    let report = Report { finding, timing: Timing::default(), remote_addr: None, took: Span::SECOND };
+    let (trigger, url) = (Trigger::Schedule, "https://one.test/".into());
+    Ended {
+        delivery: Waiting {
+            no: DeliveryNo(1),
+            event: EventNo(1),
+            created_at: at(0),
+            line: Line::Retry,
+            order_at: at(0),
+            due_at: at(0),
+            run: 1,
+            attempt: failed,
+            attempts_total: failed,
+            cut: 0,
+            probed_at: None,
+            content: None,
+        },
+        attempt: Attempt { trigger, started_at: at(100), ended_at: at(101), url, report },
+        probe_of: None,
+        policy: Arc::new(policy.clone()),
+        draw: 0.0,
+        wall_secs: 0,
+        no_egress: false,
+    }
+}
+
+#[test]
+fn s07_s13_s22_an_attempt_from_before_the_last_enable_or_new_url_counts_nowhere() {
+    let strict = Policy {
+        auto_disable: Some(AutoDisable { failures: Some(1), failing_for: None }),
+        ..policy(&[("410", Action::Disable)])
+    };
+    for status in [Some(410), Some(500), None, Some(200)] {
+        let mut endpoint = endpoint(strict.clone());
+        endpoint.counted_from = at(100) + Span::MILLISECOND;
+        let before = Health { failures: 3, failing_since: Some(at(50)), exhausted: 2, ..Health::default() };
+        let mut health = before;
+        let verdict = judge(&ended(status, 0, &strict), &mut endpoint, &mut health);
+        assert_eq!((health, endpoint.status, endpoint.cut), (before, Status::Enabled, 0), "{status:?}");
+        assert!(verdict.disable.is_none() && verdict.notices.is_empty(), "{status:?}");
+    }
+}
+
+#[test]
+fn s22_the_answer_is_read_by_the_policy_of_its_beginning_and_scheduled_by_the_present_one() {
+    let judged = |status, begun_under: &Policy, present: &Policy| {
+        let (mut endpoint, mut health) = (endpoint(present.clone()), Health::default());
+        judge(&ended(Some(status), 0, begun_under), &mut endpoint, &mut health).next
+    };
+    let retry = |seconds: i64, reason| Next::Retry { due_at: at(101 + seconds), reason };
+    let gone = Next::Dead(DeadReason::PermanentResponse);
+    // Response rules.
+    let (plain, strict) = (policy(&[]), policy(&[("410", Action::DeadLetter)]));
+    assert_eq!(judged(410, &strict, &plain), gone);
+    assert_eq!(judged(410, &plain, &strict), retry(30, DueReason::Schedule));
+    // Retry-After.
+    let obeys = Policy { retry_after: true, ..plain.clone() };
+    assert_eq!(judged(429, &obeys, &plain), retry(600, DueReason::RetryAfter));
+    assert_eq!(judged(429, &plain, &obeys), retry(30, DueReason::Schedule));
+    // The schedule, and its jitter.
+    let slower = Policy { schedule: Schedule::Ladder(vec![Span::MINUTE]), ..plain.clone() };
+    assert_eq!(judged(500, &plain, &slower), retry(60, DueReason::Schedule));
+    let none_left = Policy { schedule: Schedule::Ladder(Vec::new()), ..plain.clone() };
+    assert_eq!(judged(500, &plain, &none_left), Next::Dead(DeadReason::Exhausted));
+}

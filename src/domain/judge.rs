@@ -53,7 +53,13 @@ pub fn judge(ended: &Ended, endpoint: &mut Endpoint, health: &mut Health) -> Ver
     if ended.attempt.report.finding.is_success() {
         return success(counts, endpoint, health);
     }
-    failure(ended, counts, endpoint, health)
+    let mut verdict = failure(ended, counts, endpoint, health);
+    verdict.outcome = match (&verdict.disable, verdict.next) {
+        (Some(_), _) => Outcome::Disable,
+        (None, Next::Retry { .. }) => Outcome::Retry,
+        (None, Next::Dead(_) | Next::Delivered) => Outcome::DeadLetter,
+    };
+    verdict
 }
 
 fn failure(ended: &Ended, counts: bool, endpoint: &mut Endpoint, health: &mut Health) -> Verdict {

@@ -25,6 +25,9 @@ fn endpoint(policy: Policy) -> Endpoint {
     }
 }
 
+/// What became of the endpoint since.
+type Change<'a> = &'a dyn Fn(&mut Endpoint);
+
 /// A policy with one retry after 30 s, these rules, and no verdict by streak.
 fn policy(rules: &[(&str, Action)]) -> Policy {
     let rule = |&(status, action): &(&str, Action)| ResponseRule { status: StatusSet::parse(status).unwrap(), action };
@@ -72,6 +75,49 @@ fn ended(status: Option<u16>, failed: u32, policy: &Policy) -> Ended {
         draw: 0.0,
         wall_secs: 0,
         no_egress: false,
+    }
+}
+
+#[test]
+fn s07_the_outcome_says_what_came_of_the_attempt() {
+    let rules = [("410", Action::Disable), ("400", Action::DeadLetter)];
+    let by_streak = AutoDisable { failures: Some(1), failing_for: None };
+    let judged = |status, failed, change: Change| {
+        let mut endpoint = endpoint(policy(&rules));
+        change(&mut endpoint);
+        let verdict = judge(&ended(status, failed, &policy(&rules)), &mut endpoint, &mut Health::default());
+        (verdict.outcome, verdict.next.state().as_str(), endpoint.status)
+    };
+    use Outcome::*;
+    use Status::*;
+    let as_it_is = |_: &mut Endpoint| ();
+    let streak = |endpoint: &mut Endpoint| {
+        endpoint.policy = Arc::new(Policy { auto_disable: Some(by_streak), ..policy(&rules) });
+    };
+    let disabled = |endpoint: &mut Endpoint| (endpoint.status, endpoint.cut) = (Disabled, 1);
+    let enabled_since = |endpoint: &mut Endpoint| endpoint.counted_from = at(100) + Span::MILLISECOND;
+    let table: [(Option<u16>, u32, Change, _); 14] = [
+        (Some(204), 0, &as_it_is, (Delivered, "delivered", Enabled)),
+        (Some(204), 1, &disabled, (Delivered, "delivered", Disabled)),
+        (Some(500), 0, &as_it_is, (Retry, "failed", Enabled)),
+        (None, 0, &as_it_is, (Retry, "failed", Enabled)),
+        // The ladder's end.
+        (Some(500), 1, &as_it_is, (DeadLetter, "dead", Enabled)),
+        (None, 1, &as_it_is, (DeadLetter, "dead", Enabled)),
+        (Some(400), 0, &as_it_is, (DeadLetter, "dead", Enabled)),
+        // Disabled by a rule, by the streak, and by both at once; with rungs left and without.
+        (Some(410), 0, &as_it_is, (Disable, "dead", AutoDisabled)),
+        (Some(500), 0, &streak, (Disable, "dead", AutoDisabled)),
+        (None, 1, &streak, (Disable, "dead", AutoDisabled)),
+        (Some(410), 1, &streak, (Disable, "dead", AutoDisabled)),
+        // Cut while on the wire: it has nothing to disable any more.
+        (Some(410), 0, &disabled, (DeadLetter, "dead", Disabled)),
+        (Some(500), 0, &disabled, (DeadLetter, "dead", Disabled)),
+        // From before the last enable.
+        (Some(410), 0, &enabled_since, (DeadLetter, "dead", Enabled)),
+    ];
+    for (row, (status, failed, change, expected)) in table.into_iter().enumerate() {
+        assert_eq!(judged(status, failed, change), expected, "row {row}: {status:?} after {failed} failures");
     }
 }
 

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde::Serialize;
 
-use crate::domain::attempt::{Attempt, ErrorKind, Finding, Outcome};
+use crate::domain::attempt::{Attempt, Finding, Outcome};
 use crate::domain::ids::{DeliveryNo, attempt_id, delivery_id};
 use crate::domain::time::{Span, Timestamp};
 use crate::store::rows::{AttemptRow, at};
@@ -25,6 +25,7 @@ pub struct AttemptJson<'a> {
     remote_addr: Option<Cow<'a, str>>,
     url: &'a str,
     status: Option<i32>,
+    /// `null` beside an `error`: a ping that met a fault of ours (S6). The receiver was not asked, or it is not known.
     error_kind: Option<&'a str>,
     error: Option<&'a str>,
     /// The receiver's bytes as text: what is no UTF-8 is replaced. Escaping is the business of whoever shows it (C91).
@@ -82,16 +83,20 @@ impl<'a> AttemptJson<'a> {
         AttemptJson { delivery_id: Some(delivery_id(DeliveryNo(row.delivery), created_at)), ..AttemptJson::from(row) }
     }
 
-    /// A ping's attempt. `None` where the fault was ours and the receiver was never asked.
-    pub fn ping(id: String, attempt: &'a Attempt) -> Option<AttemptJson<'a>> {
+    /// A ping's attempt, whatever came of it.
+    pub fn ping(id: String, attempt: &'a Attempt) -> AttemptJson<'a> {
         let report = &attempt.report;
         let phase = |span: Option<Span>| span.map(|span| millis(span.as_micros()));
-        let (error, excerpt, excerpt_truncated) = match &report.finding {
-            Finding::Answered(answer) => (None, String::from_utf8_lossy(&answer.excerpt), answer.excerpt_truncated),
-            Finding::Failed { kind, error } => (Some((*kind, *error)), Cow::Borrowed(""), false),
-            Finding::Local { .. } => return None,
+        let (error_kind, error) = match &report.finding {
+            Finding::Answered(_) => (None, None),
+            Finding::Failed { kind, error } => (Some(kind.as_str()), Some(*error)),
+            Finding::Local { reason } => (None, Some(*reason)),
         };
-        Some(AttemptJson {
+        let (excerpt, excerpt_truncated) = match &report.finding {
+            Finding::Answered(answer) => (String::from_utf8_lossy(&answer.excerpt), answer.excerpt_truncated),
+            _ => (Cow::Borrowed(""), false),
+        };
+        AttemptJson {
             id,
             delivery_id: None,
             run: 1,
@@ -108,11 +113,48 @@ impl<'a> AttemptJson<'a> {
             remote_addr: report.remote_addr.map(|address| address.to_string().into()),
             url: &attempt.url,
             status: report.finding.status().map(i32::from),
-            error_kind: error.map(|(kind, _): (ErrorKind, _)| kind.as_str()),
-            error: error.map(|(_, error)| error),
+            error_kind,
+            error,
             excerpt,
             excerpt_truncated,
             outcome: report.finding.is_success().then_some(Outcome::Delivered.as_str()),
-        })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::attempt::{Answer, ErrorKind, Report, Timing, Trigger};
+    use serde_json::{Value, json};
+
+    #[test]
+    fn a_ping_is_answered_whatever_came_of_it() {
+        let answered = |status| {
+            let excerpt = "ok".into();
+            Finding::Answered(Answer { status, retry_after: None, excerpt, excerpt_truncated: false })
+        };
+        let table = [
+            (answered(204), [json!(204), Value::Null, Value::Null, json!("delivered")]),
+            (answered(410), [json!(410), Value::Null, Value::Null, Value::Null]),
+            (
+                Finding::Failed { kind: ErrorKind::Tls, error: "the certificate has expired" },
+                [Value::Null, json!("tls"), json!("the certificate has expired"), Value::Null],
+            ),
+            // S6: a fault of ours is a result like any other.
+            (
+                Finding::Local { reason: "no file descriptors left" },
+                [Value::Null, Value::Null, json!("no file descriptors left"), Value::Null],
+            ),
+        ];
+        for (finding, expected) in table {
+            let at = Timestamp::from_micros(0);
+            let report = Report { finding, timing: Timing::default(), remote_addr: None, took: Span::ZERO };
+            let (trigger, url) = (Trigger::Ping, "https://one.test/".into());
+            let attempt = Attempt { trigger, started_at: at, ended_at: at, url, report };
+            let shown = serde_json::to_value(AttemptJson::ping("att_1".into(), &attempt)).unwrap();
+            let told = ["status", "error_kind", "error", "outcome"].map(|member| shown[member].clone());
+            assert_eq!((told, &shown["trigger"]), (expected, &json!("ping")));
+        }
     }
 }

@@ -67,16 +67,18 @@ pub(super) fn is_token_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
-/// The permanent names of the IANA HTTP Field Name Registry, and `pragma`, which is deprecated there but still sent.
-/// Names with `-` are left out: they go by that rule. Lower case, sorted.
+/// The names of the IANA HTTP Field Name Registry, whatever their status there: permanent, provisional, deprecated or
+/// obsoleted, as a receiver that still sends one means the same by it. Names with `-` are left out: they go by that rule;
+/// so is `*`, which is reserved and no name. Lower case, sorted.
 #[rustfmt::skip]
-const REGISTERED: [&str; 60] = [
-    "accept", "age", "allow", "alpn", "alternates", "authorization", "baggage", "close", "connection", "cookie", "dasl",
-    "date", "dav", "deprecation", "depth", "destination", "dpop", "etag", "expect", "expires", "forwarded", "from",
-    "hobareg", "host", "if", "im", "incremental", "label", "link", "location", "meter", "negotiate", "nel", "origin",
-    "oscore", "overwrite", "position", "pragma", "prefer", "priority", "range", "referer", "refresh", "server",
-    "signature", "slug", "soapaction", "sunset", "tcn", "te", "timeout", "topic", "traceparent", "tracestate", "trailer",
-    "ttl", "upgrade", "urgency", "vary", "via",
+const REGISTERED: [&str; 76] = [
+    "accept", "age", "allow", "alpn", "alternates", "authorization", "baggage", "close", "connection", "cookie",
+    "cookie2", "dasl", "date", "dav", "deprecation", "depth", "destination", "digest", "dpop", "etag", "expect",
+    "expires", "ext", "forwarded", "from", "getprofile", "hobareg", "host", "if", "im", "incremental", "isolation",
+    "label", "link", "location", "man", "meter", "negotiate", "nel", "opt", "origin", "oscore", "overwrite", "p3p",
+    "pep", "position", "pragma", "prefer", "priority", "profileobject", "protocol", "public", "range", "referer",
+    "refresh", "safe", "server", "setprofile", "signature", "slug", "soapaction", "sunset", "tcn", "te", "timeout",
+    "topic", "traceparent", "tracestate", "trailer", "ttl", "upgrade", "urgency", "uri", "vary", "via", "warning",
 ];
 
 /// The text without the beginning of a UTF-8 character at its end. Bytes that could not begin one are left alone.
@@ -145,7 +147,12 @@ mod tests {
         check("Set-Cookie : a\n Set-Cookie: a\n: a\n", "Set-Cookie : a\n Set-Cookie: a\n: a\n");
         check("{\"api-key\": 1}\n<a-b: c>\nsee my-page", "{\"api-key\": 1}\n<a-b: c>\nsee my-page");
         check("the token: abc", "the token: abc");
-        check("Warning: low disk", "Warning: low disk");
+        // Registered once, and obsoleted, deprecated or provisional now.
+        check("Warning: 199 - low disk\nPragma: a\nDigest: b\nContent-MD5: c\nWant-Digest: d\nExpect-CT: e\nok", "ok");
+        check("P3P: CP=\"a\"\nURI: <http://a>\nPublic: GET\nSafe: yes\nMan: a\nOpt: b\nExt: c\nPEP: d\nok", "ok");
+        check("Cookie2: a\nProtocol: b\nGetProfile: c\nSetProfile: d\nProfileObject: e\nIsolation: f\nok", "ok");
+        let plain = "warnings: 3\nmessage: sold out\nreason: none\ncode: 12\ntitle: a\nversion: 2\n";
+        check(plain, plain);
         // Whatever the value holds.
         check(b"x-a: \xff\0\x1b[2J\nok", "ok");
     }

@@ -3,23 +3,25 @@
 use actix_web::HttpRequest;
 use actix_web::http::StatusCode;
 use actix_web::web::{Data, Path, Payload};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::auth::{Caller, Manager, Reader};
 use super::cursor::List;
 use super::deliveries::{DeliveryJson, endpoint, put_back};
+use super::idempotency::{self, Keyed, Known};
 use super::json::{self, Document};
 use super::problem::{Answer, Problem};
 use super::query::Query;
-use super::{Api, answer, body, detached, idempotency, limits};
+use super::{Api, answer, body, detached, limits};
 use crate::domain::delivery::{DeadReason, State};
 use crate::domain::event_type::EventType;
 use crate::domain::field_error::FieldErrors;
 use crate::domain::ids::DeliveryNo;
 use crate::domain::json_reader::{At, Members};
 use crate::domain::time::Timestamp;
-use crate::store::change::{DlqFilter, Door, RequeueSlice};
+use crate::store::change::{DlqFilter, Door, RequeueSlice, RequeuedSlice};
+use crate::store::guard::{StoredAnswer, UNDER_WAY};
 use crate::store::list::{DeliveryFilter, FindEndpoint, ListDeliveries};
 
 /// `GET /dlq`: the dead ones that can still be requeued.
@@ -62,7 +64,7 @@ struct Bulk {
 }
 
 /// What it did, or would have done.
-#[derive(Default, Serialize)]
+#[derive(Clone, Default, Serialize, Deserialize)]
 struct BulkJson {
     /// `requeued` and `skipped` together.
     matched: u64,
@@ -70,30 +72,59 @@ struct BulkJson {
     skipped: SkippedJson,
 }
 
-#[derive(Default, Serialize)]
+#[derive(Clone, Default, Serialize, Deserialize)]
 struct SkippedJson {
     endpoint_disabled: u64,
 }
 
-/// `POST /dlq/requeue`: oldest first, in slices between other people's writes. The slices are transactions of their own,
-/// and the answer is remembered after the last: a process that dies in between leaves some requeued and nothing
-/// remembered, so that the same request goes on with the others.
+/// How far a bulk requeue has come: what it did, and after which delivery it goes on. Slices go upwards by the deliveries'
+/// numbers, so what it has once passed is not looked at again, whatever has become of it since.
+#[derive(Clone, Default, Serialize, Deserialize)]
+struct Progress {
+    done: BulkJson,
+    after: i64,
+}
+
+impl Progress {
+    /// With one more slice of a requeue of at most `limit`; and whether that was the last one.
+    fn and(mut self, slice: &RequeuedSlice, limit: u32) -> (Progress, bool) {
+        self.done.matched += slice.matched;
+        self.done.requeued += slice.requeued;
+        self.done.skipped.endpoint_disabled += slice.endpoint_disabled;
+        let next = slice.next.filter(|_| self.done.requeued < u64::from(limit));
+        self.after = next.map_or(self.after, |next| next.0);
+        (self, next.is_none())
+    }
+}
+
+/// `POST /dlq/requeue`: oldest first, in slices between other people's writes. The slices are transactions of their own.
+/// With a key each of them keeps how far the request is, and the last one the answer: repeated after a crash, it goes on
+/// with what it had not reached, and requeues nothing twice.
 pub async fn requeue_many(api: Data<Api>, Manager(caller): Manager, request: HttpRequest, payload: Payload) -> Answer {
     Query::none(&request)?;
     let body = body::read(&api, &request, payload, limits::REQUEST_BYTES).await?;
     let keyed = idempotency::key(&api, &request, caller, &body.bytes)?;
     let bulk = read(&body.bytes)?;
     detached(async move {
-        if let Some(answer) = idempotency::before(&api, keyed.as_ref()).await? {
-            return Ok(answer);
-        }
-        let done = requeue_now(&api, caller, bulk).await?;
-        idempotency::answer_and_remember(&api, keyed.as_ref(), StatusCode::ACCEPTED, answer::body(&done)).await
+        let progress = match idempotency::known(&api, keyed.as_ref()).await? {
+            Known::Answered(answer) => return Ok(answer),
+            Known::UnderWay(progress) => serde_json::from_slice(&progress)
+                .map_err(|_| Problem::unavailable("How far the first request with this key had come is unreadable."))?,
+            Known::Nothing => Progress::default(),
+        };
+        let done = requeue_now(&api, caller, keyed.as_ref(), bulk, progress).await?;
+        answer::json(StatusCode::ACCEPTED, &done)
     })
     .await
 }
 
-async fn requeue_now(api: &Api, caller: Caller, bulk: Bulk) -> Result<BulkJson, Problem> {
+async fn requeue_now(
+    api: &Api,
+    caller: Caller,
+    keyed: Option<&Keyed>,
+    bulk: Bulk,
+    mut progress: Progress,
+) -> Result<BulkJson, Problem> {
     let mut filter = bulk.filter;
     let mut on_the_wire = Vec::new();
     if let Some(id) = bulk.endpoint_id {
@@ -103,27 +134,30 @@ async fn requeue_now(api: &Api, caller: Caller, bulk: Bulk) -> Result<BulkJson, 
         filter.endpoint = Some(no);
         on_the_wire = api.engine.live(no).await.map(|live| live.on_the_wire).unwrap_or_default();
     }
-    let mut done = BulkJson::default();
-    let mut after = DeliveryNo(0);
-    while done.requeued < u64::from(bulk.limit) {
+    let limit = bulk.limit;
+    loop {
         let slice = RequeueSlice {
             tenant: caller.tenant,
             filter: filter.clone(),
-            after,
-            limit: i64::from(bulk.limit) - done.requeued as i64,
+            after: DeliveryNo(progress.after),
+            limit: i64::from(limit) - progress.done.requeued as i64,
             dry_run: bulk.dry_run,
             now: api.store.clock().now(),
             on_the_wire: on_the_wire.clone(),
         };
-        let sliced = api.store.write(slice).await?;
+        let before = progress.clone();
+        let remember = move |slice: &RequeuedSlice| match before.clone().and(slice, limit) {
+            (progress, true) => answer::stored(StatusCode::ACCEPTED, &progress.done),
+            (progress, false) => StoredAnswer { status: UNDER_WAY, body: answer::body(&progress) },
+        };
+        let sliced = idempotency::part(api, keyed, slice, remember).await?;
         api.engine.refresh(&sliced.endpoints);
-        done.matched += sliced.matched;
-        done.requeued += sliced.requeued;
-        done.skipped.endpoint_disabled += sliced.endpoint_disabled;
-        let Some(next) = sliced.next else { break };
-        after = next;
+        let (now, last) = progress.and(&sliced, limit);
+        if last {
+            return Ok(now.done);
+        }
+        progress = now;
     }
-    Ok(done)
 }
 
 fn read(body: &[u8]) -> Result<Bulk, Problem> {

@@ -14,7 +14,7 @@ use super::problem::{Code, Problem};
 use super::{Api, answer, limits};
 use crate::domain::time::Timestamp;
 use crate::engine::retention::ANSWERS_KEPT;
-use crate::store::guard::{Guard, Guarded, Once, Remember, Remembered, RequestKey, StoredAnswer};
+use crate::store::guard::{Guard, Guarded, Once, Part, Remember, Remembered, RequestKey, StoredAnswer, UNDER_WAY};
 use crate::store::sentence::Sentence;
 use crate::store::sqlite::Conn;
 
@@ -109,14 +109,7 @@ where
     S: Sentence<Conn>,
     F: Fn(&S::Reply) -> Option<StoredAnswer> + Send + Sync + 'static,
 {
-    let now = api.store.clock().now();
-    let guard = keyed.map(|keyed| Guard {
-        request: keyed.request.clone(),
-        hash: keyed.hash.clone(),
-        now,
-        kept_since: kept_since(now),
-        compose: Arc::new(remember),
-    });
+    let guard = keyed.map(|keyed| guard(api, keyed, remember));
     match api.store.write(Guarded { guard, sentence }).await? {
         Once::Now(reply) => Ok(Outcome::Done(reply)),
         Once::Before(answer) => Ok(Outcome::Replayed(answer::replayed(answer))),
@@ -124,20 +117,66 @@ where
     }
 }
 
-/// The answer that is remembered for a key, if there is one. Asked first by every request that looks at anything before
-/// it writes: the endpoint it was for may be gone by now, and the answer is still the same.
-pub async fn before(api: &Api, keyed: Option<&Keyed>) -> Result<Option<HttpResponse>, Problem> {
-    let Some(keyed) = keyed else { return Ok(None) };
-    let kept_since = kept_since(api.store.clock().now());
-    match api.store.ask(Remembered { request: keyed.request.clone(), kept_since }).await? {
-        None => Ok(None),
-        Some((hash, _)) if hash != keyed.hash => Err(other_body()),
-        Some((_, remembered)) => Ok(Some(answer::replayed(remembered))),
+/// How a key, its body and the answer that `remember` makes are to be kept.
+fn guard<R>(
+    api: &Api,
+    keyed: &Keyed,
+    remember: impl Fn(&R) -> Option<StoredAnswer> + Send + Sync + 'static,
+) -> Guard<R> {
+    let now = api.store.clock().now();
+    Guard {
+        request: keyed.request.clone(),
+        hash: keyed.hash.clone(),
+        now,
+        kept_since: kept_since(now),
+        compose: Arc::new(remember),
     }
 }
 
-/// Answers, and remembers the answer: for requests that change nothing in the store, or more than fits in one
-/// transaction.
+/// Carries out one part of a request that takes several transactions, and with it has kept what `remember` makes of the
+/// part's reply: [`UNDER_WAY`] with how far the request is, or after the last part the answer.
+///
+/// # Errors
+/// 503 if the store does not confirm; the same request goes on where the last confirmed part ended.
+pub async fn part<S, F>(api: &Api, keyed: Option<&Keyed>, sentence: S, remember: F) -> Result<S::Reply, Problem>
+where
+    S: Sentence<Conn>,
+    F: Fn(&S::Reply) -> StoredAnswer + Send + Sync + 'static,
+{
+    let guard = keyed.map(|keyed| guard(api, keyed, move |reply| Some(remember(reply))));
+    Ok(api.store.write(Part { guard, sentence }).await?)
+}
+
+/// What is remembered of a request.
+pub enum Known {
+    Nothing,
+    Answered(HttpResponse),
+    /// It was interrupted between two of its parts; this is how far it had come.
+    UnderWay(Vec<u8>),
+}
+
+/// What is remembered for a key. Asked first by every request that looks at anything before it writes: the endpoint it was
+/// for may be gone by now, and the answer is still the same.
+pub async fn known(api: &Api, keyed: Option<&Keyed>) -> Result<Known, Problem> {
+    let Some(keyed) = keyed else { return Ok(Known::Nothing) };
+    let kept_since = kept_since(api.store.clock().now());
+    match api.store.ask(Remembered { request: keyed.request.clone(), kept_since }).await? {
+        None => Ok(Known::Nothing),
+        Some((hash, _)) if hash != keyed.hash => Err(other_body()),
+        Some((_, StoredAnswer { status: UNDER_WAY, body })) => Ok(Known::UnderWay(body)),
+        Some((_, remembered)) => Ok(Known::Answered(answer::replayed(remembered))),
+    }
+}
+
+/// The answer that is remembered for a key, if there is one: for requests of one transaction.
+pub async fn before(api: &Api, keyed: Option<&Keyed>) -> Result<Option<HttpResponse>, Problem> {
+    match known(api, keyed).await? {
+        Known::Answered(answer) => Ok(Some(answer)),
+        Known::Nothing | Known::UnderWay(_) => Ok(None),
+    }
+}
+
+/// Answers, and remembers the answer: for requests that change nothing in the store.
 pub async fn answer_and_remember(
     api: &Api,
     keyed: Option<&Keyed>,

@@ -20,9 +20,14 @@ pub struct RequestKey {
 /// An answer that is remembered: it holds no secret in clear.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredAnswer {
+    /// A 2xx, or [`UNDER_WAY`].
     pub status: u16,
     pub body: Vec<u8>,
 }
+
+/// The status that stands with a request of several transactions until its last one (HTTP's *Processing*). The body says
+/// then how far it has come, in words of its own.
+pub const UNDER_WAY: u16 = 102;
 
 /// Makes the answer to remember from what the sentence replied; `None`: nothing was changed, remember nothing.
 pub type Compose<R> = Arc<dyn Fn(&R) -> Option<StoredAnswer> + Send + Sync>;
@@ -41,6 +46,14 @@ pub struct Guard<R> {
 
 /// A sentence that is carried out once per key.
 pub struct Guarded<S, R> {
+    pub guard: Option<Guard<R>>,
+    pub sentence: S,
+}
+
+/// One part of a request that takes several transactions. What it did and how far the request is now are committed
+/// together, so that the same request, repeated after a crash, goes on where it stopped and does nothing twice. Nothing is
+/// looked up: whoever begins has asked [`Remembered`] first.
+pub struct Part<S, R> {
     pub guard: Option<Guard<R>>,
     pub sentence: S,
 }

@@ -5,7 +5,7 @@ use diesel::{QueryResult, delete, insert_into};
 
 use super::{Conn, RunQueryDsl, Tx};
 use crate::domain::time::Timestamp;
-use crate::store::guard::{Guarded, Once, Remember, Remembered, RequestKey, StoredAnswer};
+use crate::store::guard::{Guarded, Once, Part, Remember, Remembered, RequestKey, StoredAnswer};
 use crate::store::rows::IdempotencyRow;
 use crate::store::schema::idempotency;
 use crate::store::sentence::{Question, Sentence};
@@ -25,6 +25,32 @@ impl<S: Sentence<Conn>> Sentence<Conn> for Guarded<S, S::Reply> {
             keep(tx.conn, &guard.request, &guard.hash, answer, guard.now).await?;
         }
         Ok(Once::Now(reply))
+    }
+
+    fn bytes(&self) -> usize {
+        self.sentence.bytes()
+    }
+
+    fn weight(&self) -> usize {
+        self.sentence.weight()
+    }
+
+    fn is_acceptance(&self) -> bool {
+        self.sentence.is_acceptance()
+    }
+}
+
+impl<S: Sentence<Conn>> Sentence<Conn> for Part<S, S::Reply> {
+    type Reply = S::Reply;
+
+    async fn run(&self, tx: &mut Tx<'_>) -> QueryResult<Self::Reply> {
+        let reply = self.sentence.run(tx).await?;
+        if let Some(guard) = &self.guard
+            && let Some(answer) = (guard.compose)(&reply)
+        {
+            keep(tx.conn, &guard.request, &guard.hash, answer, guard.now).await?;
+        }
+        Ok(reply)
     }
 
     fn bytes(&self) -> usize {

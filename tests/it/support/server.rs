@@ -351,7 +351,17 @@ impl Client {
 
     /// One request and its answer. `path` stands below the API's root unless it is one of the root's own.
     pub fn send(&mut self, method: &str, path: &str, body: &[u8]) -> io::Result<Answer> {
-        let answer = self.exchange(method, path, body);
+        self.send_with("", method, path, body)
+    }
+
+    /// A POST with an `Idempotency-Key`.
+    pub fn keyed(&mut self, key: &str, path: &str, body: &Value) -> io::Result<Answer> {
+        self.send_with(&format!("Idempotency-Key: {key}\r\n"), "POST", path, body.to_string().as_bytes())
+    }
+
+    /// With further header lines.
+    fn send_with(&mut self, lines: &str, method: &str, path: &str, body: &[u8]) -> io::Result<Answer> {
+        let answer = self.exchange(lines, method, path, body);
         let closes = answer.as_ref().map_or(true, |answer| {
             let head = answer.head.to_ascii_lowercase();
             head.contains("connection: close")
@@ -362,7 +372,7 @@ impl Client {
         answer
     }
 
-    fn exchange(&mut self, method: &str, path: &str, body: &[u8]) -> io::Result<Answer> {
+    fn exchange(&mut self, lines: &str, method: &str, path: &str, body: &[u8]) -> io::Result<Answer> {
         if self.stream.is_none() {
             let stream = TcpStream::connect(self.address)?;
             stream.set_nodelay(true)?;
@@ -373,7 +383,7 @@ impl Client {
         let root = if path.starts_with("/healthz") || path.starts_with("/readyz") { "" } else { ROOT };
         let kind = if body.is_empty() { "" } else { "Content-Type: application/json\r\n" };
         let head = format!(
-            "{method} {root}{path} HTTP/1.1\r\nHost: test\r\nX-API-Key: {KEY}\r\n{kind}Content-Length: {}\r\n\r\n",
+            "{method} {root}{path} HTTP/1.1\r\nHost: test\r\nX-API-Key: {KEY}\r\n{lines}{kind}Content-Length: {}\r\n\r\n",
             body.len()
         );
         let request = [head.as_bytes(), body].concat();

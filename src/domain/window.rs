@@ -71,6 +71,11 @@ impl Window {
         self.waiting.retain(|_, waiting| keep(waiting));
     }
 
+    /// Lets go of the events of all that wait here; they are read again when they are needed.
+    pub fn forget_contents(&mut self) {
+        self.waiting.values_mut().for_each(|waiting| waiting.content = None);
+    }
+
     /// Takes a delivery in if its place lies inside what the window knows completely; otherwise rows before it may be
     /// unread, and the next read brings it in its turn. Returns what is not held: the delivery itself, or the last one
     /// if the window is full.

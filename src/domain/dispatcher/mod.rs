@@ -12,6 +12,8 @@
 //! write and read. Precedence of holds: disabled, paused, circuit, rate, slots.
 
 mod arrivals;
+#[cfg(test)]
+mod memory;
 mod people;
 #[cfg(test)]
 mod races;
@@ -301,6 +303,10 @@ impl Dispatcher {
         }
         self.local_fault.succeeded();
         self.allowance.after(&attempt.report, self.endpoint.max_in_flight);
+        if self.allowance.is_narrowed() {
+            self.first.forget_contents();
+            self.second.forget_contents();
+        }
         let Start { delivery, probe_of, policy, .. } = start;
         let ended = Ended { delivery, attempt, probe_of, policy, draw, wall_secs, no_egress };
         let verdict = super::judge::judge(&ended, &mut self.endpoint, &mut self.health);
@@ -365,9 +371,15 @@ impl Dispatcher {
         self.permits += permits;
     }
 
-    fn admit(&mut self, delivery: Waiting) {
+    /// Takes a delivery into its line. Of a narrowed endpoint no event is kept in memory while it waits (S19): what such
+    /// an endpoint holds back would fill the budget that all endpoints share, and the two attempts that it may have can
+    /// afford to read theirs.
+    fn admit(&mut self, mut delivery: Waiting) {
         if delivery.cut != self.endpoint.cut || self.gone {
             return;
+        }
+        if self.allowance.is_narrowed() {
+            delivery.content = None;
         }
         let left = match delivery.line {
             Line::First => self.first.admit(delivery),

@@ -9,7 +9,7 @@ use crate::domain::endpoint::Status;
 use crate::domain::ids::{EndpointNo, EventNo};
 use crate::domain::policy::{Policy, Preset};
 
-fn at(seconds: i64) -> Timestamp {
+pub(super) fn at(seconds: i64) -> Timestamp {
     Timestamp::from_micros(seconds * 1_000_000)
 }
 
@@ -30,7 +30,7 @@ fn endpoint(version: i64) -> Endpoint {
 
 const LIMITS: Limits = Limits { window: 4, unrecorded: 256, real_second: Span::SECOND, paced_before: Timestamp::MIN };
 
-fn waiting(no: i64, line: Line, due: i64) -> Waiting {
+pub(super) fn waiting(no: i64, line: Line, due: i64) -> Waiting {
     Waiting {
         no: DeliveryNo(no),
         event: EventNo(no),
@@ -48,7 +48,7 @@ fn waiting(no: i64, line: Line, due: i64) -> Waiting {
 }
 
 /// A dispatcher that has read these rows, all there are.
-fn awake(first: Vec<Waiting>, second: Vec<Waiting>) -> Dispatcher {
+pub(super) fn awake(first: Vec<Waiting>, second: Vec<Waiting>) -> Dispatcher {
     let mut dispatcher = Dispatcher::new(endpoint(1), Health::default(), 1, LIMITS);
     dispatcher.pump(at(0), Room { starts: 0, rate: None });
     let read_through = first.iter().chain(&second).map(|waiting| waiting.no).max().unwrap_or(DeliveryNo(0));
@@ -56,7 +56,7 @@ fn awake(first: Vec<Waiting>, second: Vec<Waiting>) -> Dispatcher {
     dispatcher
 }
 
-fn attempt(status: Option<u16>, ended: i64) -> Attempt {
+pub(super) fn attempt(status: Option<u16>, ended: i64) -> Attempt {
     let finding = match status {
         Some(status) => Finding::Answered(Answer {
             status,
@@ -71,7 +71,7 @@ fn attempt(status: Option<u16>, ended: i64) -> Attempt {
     Attempt { trigger: Trigger::Schedule, started_at, ended_at, url: "https://one.test/".into(), report }
 }
 
-fn starts(effects: &[Effect]) -> Vec<i64> {
+pub(super) fn starts(effects: &[Effect]) -> Vec<i64> {
     let started = effects.iter().filter_map(|effect| match effect {
         Effect::Start(start) => Some(start.delivery.no.0),
         _ => None,

@@ -15,7 +15,8 @@ use crate::domain::time::Span;
 
 /// Bodies of events that actors may hold in memory.
 pub const BODY_BUDGET_BYTES: usize = 256 * 1024 * 1024;
-/// Bytes of requests that may queue for the database's writer; beyond it new events get 503.
+/// Bytes of new events that may queue for the database's writer, and as many of everything else; what comes beyond it gets
+/// 503, and results are offered again.
 pub const WRITE_QUEUE_BYTES: usize = 64 * 1024 * 1024;
 /// Deliveries that an endpoint's actor holds in memory of each of its two lines.
 pub const WINDOW: usize = 512;

@@ -9,6 +9,11 @@ use actix::Recipient;
 
 use super::messages::Turn;
 
+/// Judged results of all endpoints that may wait for their commit; beyond it nothing starts anywhere. A store that is slow
+/// or away would otherwise gather the results of every endpoint there is. One takes 2 KiB as a rule (an excerpt of 1 KiB,
+/// the URL) and is in memory twice while it is being written; what was on the wire when the limit was reached comes on top.
+pub const MAX_UNRECORDED: usize = 16_384;
+
 /// Of the cap, so many percent may be held by attempts older than a second.
 const SLOW_PERCENT: usize = 80;
 
@@ -20,6 +25,7 @@ struct Inner {
     cap: usize,
     open: AtomicUsize,
     slow: AtomicUsize,
+    unrecorded: AtomicUsize,
     waiting: Mutex<Waiting>,
 }
 
@@ -48,13 +54,14 @@ impl Waiting {
 impl Gate {
     /// A gate for at most `cap` attempts (at least one).
     pub fn new(cap: usize) -> Gate {
-        let (open, slow, waiting) = (AtomicUsize::new(0), AtomicUsize::new(0), Mutex::default());
-        Gate(Arc::new(Inner { cap: cap.max(1), open, slow, waiting }))
+        let (open, slow, unrecorded) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
+        Gate(Arc::new(Inner { cap: cap.max(1), open, slow, unrecorded, waiting: Mutex::default() }))
     }
 
     /// How many attempts an endpoint may start now; `slow`: some of its attempts are older than a second.
     pub fn room(&self, slow: bool) -> usize {
-        if slow && !self.has_room_for_slow() {
+        let full = self.0.unrecorded.load(Ordering::Relaxed) >= MAX_UNRECORDED;
+        if full || slow && !self.has_room_for_slow() {
             return 0;
         }
         self.0.cap.saturating_sub(self.0.open.load(Ordering::Relaxed))
@@ -92,6 +99,35 @@ impl Gate {
         if let Some(next) = std::iter::from_fn(next).find(Recipient::connected) {
             super::messages::tell(&next, Turn);
         }
+    }
+}
+
+/// What one endpoint's actor has of results that are not committed; dropped with it.
+pub struct Unrecorded {
+    gate: Gate,
+    count: usize,
+}
+
+impl Unrecorded {
+    pub fn none(gate: &Gate) -> Unrecorded {
+        Unrecorded { gate: gate.clone(), count: 0 }
+    }
+
+    /// It has so many now.
+    pub fn set(&mut self, count: usize) {
+        let before = std::mem::replace(&mut self.count, count);
+        if count >= before {
+            self.gate.0.unrecorded.fetch_add(count - before, Ordering::Relaxed);
+        } else {
+            self.gate.0.unrecorded.fetch_sub(before - count, Ordering::Relaxed);
+            self.gate.offer();
+        }
+    }
+}
+
+impl Drop for Unrecorded {
+    fn drop(&mut self) {
+        self.set(0);
     }
 }
 
@@ -136,5 +172,21 @@ mod tests {
         assert_eq!((gate.room(false), gate.room(true)), (3, 3));
         passes.extend((0..9).filter_map(|_| gate.enter()));
         assert_eq!((passes.len(), gate.room(false)), (10, 0), "never more than the cap");
+    }
+    #[test]
+    fn s19_nothing_starts_while_too_many_results_wait_for_their_commit() {
+        let gate = Gate::new(10);
+        let (mut one, mut other) = (Unrecorded::none(&gate), Unrecorded::none(&gate));
+        one.set(MAX_UNRECORDED - 1);
+        assert_eq!(gate.room(false), 10);
+        other.set(5);
+        assert_eq!((gate.room(false), gate.room(true)), (0, 0));
+        other.set(0);
+        assert_eq!(gate.room(false), 10, "those were committed");
+        other.set(5);
+        drop(one);
+        assert_eq!(gate.room(false), 10, "that actor is gone");
+        drop(other);
+        assert_eq!(gate.0.unrecorded.load(Ordering::Relaxed), 0);
     }
 }

@@ -96,7 +96,7 @@ struct Inner {
 pub struct Options {
     /// Connections that read.
     pub readers: usize,
-    /// Bytes of sentences that may queue for the writer.
+    /// Bytes of acceptances that may queue for the writer, and as many of everything else.
     pub write_queue: usize,
     /// Bodies of events that the actors may hold.
     pub budget: ByteBudget,

@@ -10,3 +10,4 @@ mod readme;
 mod simulation;
 mod support;
 mod transport;
+mod write_queue;

@@ -254,6 +254,11 @@ impl Dispatcher {
         self.in_flight.len()
     }
 
+    /// Judged attempts that are not committed.
+    pub fn unrecorded(&self) -> usize {
+        self.unrecorded.len() + self.recording.as_ref().map_or(0, Vec::len)
+    }
+
     pub fn is_narrowed(&self) -> bool {
         self.allowance.is_narrowed()
     }

@@ -86,7 +86,7 @@ impl Dispatcher {
             || !self.endpoint.is_enabled()
             || self.endpoint.paused
             || self.local_fault.until(now).is_some()
-            || self.unrecorded.len() + self.recording.as_ref().map_or(0, Vec::len) >= self.limits.unrecorded;
+            || self.unrecorded() >= self.limits.unrecorded;
         if blocked {
             return;
         }

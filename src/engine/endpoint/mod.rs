@@ -8,6 +8,7 @@
 
 mod handlers;
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use std::time::Duration;
 
 use actix::prelude::*;
 
-use super::gate::Pass;
+use super::gate::{Pass, Unrecorded};
 use super::making::{self, Making, Order};
 use super::messages::*;
 use super::outbox::Outbox;
@@ -61,6 +62,10 @@ pub struct EndpointActor {
     draining: Option<tokio::sync::oneshot::Sender<()>>,
     drained: bool,
     queued_at_gate: bool,
+    /// Its part of the results that are not committed.
+    unrecorded: Unrecorded,
+    /// When it is needed next is being written.
+    resting: Rc<Cell<bool>>,
     /// Last, so that it is dropped after the attempts: tells the supervisor that this incarnation is gone.
     obituary: Obituary,
 }
@@ -103,7 +108,6 @@ impl EndpointActor {
             endpoint,
             transport: Rc::from(env.transports.open()),
             obituary: Obituary { endpoint, incarnation, supervisor: supervisor.clone(), last: false },
-            env,
             supervisor,
             making: HashMap::new(),
             outbox: Outbox::default(),
@@ -116,6 +120,9 @@ impl EndpointActor {
             draining: None,
             drained: false,
             queued_at_gate: false,
+            unrecorded: Unrecorded::none(&env.gate),
+            resting: Rc::default(),
+            env,
         }
     }
 
@@ -166,8 +173,14 @@ impl EndpointActor {
                 tokio::task::spawn_local(async move { tell_actor(&me, WindowRead(queue.window(window).await)) });
             }
             Effect::Rest(rest) => {
-                // If the store refuses, the next sweep asks again.
-                tokio::task::spawn_local(async move { queue.rest(rest).await });
+                // If the store refuses, the next sweep asks again; while it takes its time, one in its queue is enough.
+                let resting = self.resting.clone();
+                if !resting.replace(true) {
+                    tokio::task::spawn_local(async move {
+                        let _ = queue.rest(rest).await;
+                        resting.set(false);
+                    });
+                }
             }
             Effect::Reload { positions } => self.read_endpoint(positions, ctx),
             Effect::Pace(attempts) => {
@@ -225,8 +238,9 @@ impl EndpointActor {
 
     /// After a turn: the timer, the gate, the drain, the wish to leave.
     fn settle(&mut self, now: Timestamp, ctx: &mut Context<Self>) {
-        let full = self.env.gate.room(self.slow > 0) == 0;
         let Brain::Awake { dispatcher, .. } = &mut self.brain else { return };
+        self.unrecorded.set(dispatcher.unrecorded());
+        let full = self.env.gate.room(self.slow > 0) == 0;
         if dispatcher.is_drained()
             && let Some(back) = self.draining.take()
         {

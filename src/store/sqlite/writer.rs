@@ -64,13 +64,22 @@ impl<S: Sentence<Conn>> Job for Queued<S> {
     }
 }
 
-/// Acceptances and the rest queue apart: of a group each gets half at most.
+/// Acceptances and the rest queue apart: of a group each gets half at most, and each may hold as many bytes as the other.
+///
+/// Nothing else bounds the rest. Callers who lose patience leave their changes in the queue and may send others, and
+/// results come from any number of endpoints. (Results are bounded a second time where they come from, by the gate's
+/// `MAX_UNRECORDED`, because those that are refused here stay with their actors and are offered again.)
 #[derive(Default)]
 struct Queue {
-    acceptances: VecDeque<Box<dyn Job>>,
-    others: VecDeque<Box<dyn Job>>,
-    bytes: usize,
+    acceptances: Line,
+    others: Line,
     closed: bool,
+}
+
+#[derive(Default)]
+struct Line {
+    jobs: VecDeque<Box<dyn Job>>,
+    bytes: usize,
 }
 
 struct Shared {
@@ -110,12 +119,12 @@ impl WriterHandle {
             if queue.closed {
                 return Err(StoreError::Closed);
             }
-            if acceptance && queue.bytes + bytes > self.0.limit {
+            let line = if acceptance { &mut queue.acceptances } else { &mut queue.others };
+            if line.bytes + bytes > self.0.limit {
                 return Err(StoreError::Overloaded);
             }
-            queue.bytes += bytes;
-            let job = Box::new(Queued { sentence, reply: None, back });
-            if acceptance { queue.acceptances.push_back(job) } else { queue.others.push_back(job) }
+            line.bytes += bytes;
+            line.jobs.push_back(Box::new(Queued { sentence, reply: None, back }));
         }
         self.0.wake();
         answer.await.unwrap_or(Err(StoreError::Closed))
@@ -141,7 +150,7 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// A writer on an opened database. `limit`: bytes that may queue.
+    /// A writer on an opened database. `limit`: bytes of acceptances that may queue, and as many of everything else.
     pub fn new(
         mut conn: Conn,
         clock: Clock,
@@ -263,13 +272,12 @@ fn take(queue: &mut Queue) -> Vec<Box<dyn Job>> {
     let mut group: Vec<Box<dyn Job>> = Vec::new();
     for line in [&mut queue.others, &mut queue.acceptances] {
         let mut weight = 0;
-        while let Some(job) = line.pop_front_if(|job| weight == 0 || weight + job.weight() <= GROUP) {
+        while let Some(job) = line.jobs.pop_front_if(|job| weight == 0 || weight + job.weight() <= GROUP) {
             weight += job.weight().max(1);
+            line.bytes = line.bytes.saturating_sub(job.bytes());
             group.push(job);
         }
     }
-    let bytes: usize = group.iter().map(|job| job.bytes()).sum();
-    queue.bytes = queue.bytes.saturating_sub(bytes);
     group
 }
 

@@ -169,7 +169,7 @@ mod tests {
     const V4: Routes = Routes { v4: true, v6: false };
 
     #[test]
-    fn s6_only_our_own_shortages_are_ours() {
+    fn s06_only_our_own_shortages_are_ours() {
         let table = [
             (libc::ECONNREFUSED, false, NONE, REFUSED),
             (libc::EMFILE, false, ALL, NO_DESCRIPTORS),

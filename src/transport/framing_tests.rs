@@ -157,7 +157,7 @@ fn what_is_no_http_is_told_at_once() {
 }
 
 #[test]
-fn s8_retry_after_counts_only_once() {
+fn s08_retry_after_counts_only_once() {
     let retry_after = |lines: &str| {
         let mut framing = ResponseFraming::new();
         framing.feed(format!("HTTP/1.1 503 -\r\n{lines}\r\n").as_bytes()).unwrap();

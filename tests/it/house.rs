@@ -1,5 +1,6 @@
-//! The house keeps its rules: who may import whom, how long a file may be.
+//! The house keeps its rules: who may import whom, how long a file may be, that every promise has a test of its name.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -79,5 +80,72 @@ fn files_hold_one_idea() {
     for file in sources(&src()) {
         let lines = fs::read_to_string(&file).unwrap().lines().count();
         assert!(lines <= 450, "{} has {lines} lines", file.display());
+    }
+}
+
+/// The promises of `docs/semantics.md`: S1 … S27.
+const RULES: std::ops::RangeInclusive<u32> = 1..=27;
+
+fn semantics() -> String {
+    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/semantics.md")).unwrap()
+}
+
+/// The names of all tests, wherever they are: each function behind an attribute that ends with `test`.
+fn tests() -> BTreeSet<String> {
+    let integration = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
+    let mut names = BTreeSet::new();
+    for file in sources(&src()).into_iter().chain(sources(&integration)) {
+        let text = fs::read_to_string(file).unwrap();
+        let mut is_test = false;
+        for line in text.lines().map(str::trim_start) {
+            if let Some((_, rest)) = line.split_once("fn ").filter(|_| is_test && !line.starts_with("//")) {
+                names.insert(rest.split(['(', '<']).next().unwrap_or_default().to_owned());
+                is_test = false;
+            }
+            is_test |= line.starts_with("#[") && line.split(['(', ']']).next().is_some_and(|it| it.ends_with("test"));
+        }
+    }
+    assert!(names.len() > 200, "{} tests were found", names.len());
+    names
+}
+
+/// The numbers that a test's name begins with: `s13_s17_…` holds two rules.
+fn rules_of(name: &str) -> Vec<u32> {
+    let number = |part: &str| {
+        let digits = part.strip_prefix('s').filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()))?;
+        digits.parse().ok()
+    };
+    name.split('_').map_while(number).collect()
+}
+
+#[test]
+fn every_rule_is_written_down_and_has_a_test_of_its_name() {
+    let (text, tests) = (semantics(), tests());
+    let written: Vec<u32> =
+        text.lines().filter_map(|line| line.strip_prefix("### S")?.split_once(". ")?.0.parse().ok()).collect();
+    assert_eq!(written, RULES.collect::<Vec<_>>(), "the rules of docs/semantics.md, in their order");
+    let missing: Vec<String> = RULES
+        .map(|rule| format!("s{rule:02}_"))
+        .filter(|name| !tests.iter().any(|test| test.starts_with(name)))
+        .collect();
+    assert!(missing.is_empty(), "no test begins with {missing:?}");
+    for test in &tests {
+        for rule in rules_of(test) {
+            assert!(RULES.contains(&rule), "{test} holds a rule that there is not");
+            assert!(test.contains(&format!("s{rule:02}_")), "{test}: write the number with two digits");
+        }
+    }
+}
+
+#[test]
+fn the_tests_that_the_documents_name_exist() {
+    let tests = tests();
+    for document in ["docs/semantics.md", "docs/cases.md"] {
+        let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(document)).unwrap();
+        let named =
+            text.split('`').filter(|word| !rules_of(word).is_empty() && word.contains('_') && !word.ends_with('…'));
+        for name in named {
+            assert!(tests.contains(name), "{document} names {name}, which is no test");
+        }
     }
 }

@@ -61,6 +61,69 @@ async fn a_delivery_is_answered_as_in_the_contract() {
     server.stop().await;
 }
 
+/// One delivery for each state, and for each reason to be dead that does not take 30 days.
+#[actix_web::test]
+async fn s11_a_delivery_is_pending_failed_delivered_or_dead_for_a_reason() {
+    let server = Server::start().await;
+    let gone = RawReceiver::answering("HTTP/1.1 410 Gone\r\nContent-Length: 0\r\n\r\n");
+    let (hangs, refuses, takes) = (hanging(), refusing(), taking());
+    let policy = |ladder: Value| {
+        let rules = json!([{"status": "410", "action": "dead_letter"}]);
+        json!({"schedule": {"ladder": ladder}, "jitter": 0, "responses": rules, "auto_disable": null})
+    };
+    let mut deliveries = Vec::new();
+    for (kind, receiver, ladder) in [
+        ("pending", &hangs, json!(["1h"])),
+        ("failed", &refuses, json!(["1h"])),
+        ("delivered", &takes, json!(["1h"])),
+        ("exhausted", &refuses, json!([])),
+        ("permanent_response", &gone, json!(["1h"])),
+        ("endpoint_disabled", &refuses, json!(["1h"])),
+    ] {
+        let members = json!({"policy": policy(ladder), "event_types": [kind]});
+        let endpoint = text(&server.endpoint(&receiver.url("/"), members).await["id"]);
+        let answer = server.post("/events", json!({"type": kind, "data": 1})).await.ok(202);
+        assert_eq!(answer["deliveries"][0]["state"], "pending", "{kind}: created, and not yet attempted");
+        deliveries.push((kind, text(&answer["deliveries"][0]["id"]), endpoint));
+    }
+    let id = |kind: &str| &deliveries.iter().find(|one| one.0 == kind).unwrap().1;
+    let (_, cut, disabled) = deliveries.last().unwrap();
+    server.until(cut, "failed").await;
+    server.post(&format!("/endpoints/{disabled}/disable"), json!({})).await.ok(200);
+    until(|| async { (!hangs.requests().is_empty()).then_some(()) }).await;
+    for (kind, state, reason) in [
+        ("pending", "pending", None),
+        ("failed", "failed", None),
+        ("delivered", "delivered", None),
+        ("exhausted", "dead", Some("exhausted")),
+        ("permanent_response", "dead", Some("permanent_response")),
+        ("endpoint_disabled", "dead", Some("endpoint_disabled")),
+    ] {
+        let shown = server.until(id(kind), state).await;
+        assert_eq!(shown["dead_reason"], json!(reason), "{kind}");
+        let waits = matches!(state, "pending" | "failed");
+        assert_eq!(
+            (shown["next_retry_at"].is_string(), shown["next_retry_reason"].is_string()),
+            (waits, waits),
+            "{kind}"
+        );
+        let dead = [&shown["dead_at"], &shown["replayable_until"]].map(Value::is_string);
+        assert_eq!(dead, [state == "dead"; 2], "{kind}");
+        assert_eq!(shown["delivered_at"].is_string(), state == "delivered", "{kind}");
+        // In `pending` no attempt of this run is over, however long one has been on the wire.
+        assert_eq!(shown["attempt"], u8::from(state != "pending"), "{kind}");
+        let last = shown["attempts"].as_array().unwrap().last().map_or(Value::Null, |one| one["outcome"].clone());
+        let outcome = match kind {
+            "pending" => Value::Null,
+            "failed" | "endpoint_disabled" => json!("retry"),
+            "delivered" => json!("delivered"),
+            _ => json!("dead_letter"),
+        };
+        assert_eq!(last, outcome, "{kind}");
+    }
+    server.stop().await;
+}
+
 #[actix_web::test]
 async fn s12_a_retry_starts_a_new_run_from_any_state() {
     let server = Server::start().await;

@@ -45,6 +45,39 @@ async fn s15_after_a_disable_nothing_starts_and_nothing_waits() {
 }
 
 #[actix_web::test]
+async fn s16_only_a_person_enables_which_clears_everything_and_resurrects_nothing() {
+    let server = Server::start().await;
+    let (gone, well) = (RawReceiver::answering("HTTP/1.1 410 Gone\r\nContent-Length: 0\r\n\r\n"), taking());
+    let endpoint = server.endpoint(&gone.url("/"), json!({"policy": "orbit"})).await;
+    let path = format!("/endpoints/{}", text(&endpoint["id"]));
+    let fatal = server.event().await;
+    server.until(&fatal, "dead").await;
+    let shown = server.get(&path).await.ok(200);
+    assert_eq!((&shown["status"], shown["disabled_reason"].is_string()), (&json!("auto_disabled"), true));
+    // Neither an edit, nor a ping that gets through, nor an event enables it.
+    server.call("PATCH", &path, json!({"url": well.url("/")})).await.ok(200);
+    assert_eq!(server.act(&format!("{path}/ping")).await.ok(200)["outcome"], "delivered");
+    let meanwhile = server.event().await;
+    assert_eq!(server.get(&path).await.ok(200)["status"], "auto_disabled");
+    assert_eq!(server.delivery(&meanwhile).await["state"], "dead");
+
+    let enabled = server.act(&format!("{path}/enable")).await.ok(200);
+    let reason = (&enabled["status"], &enabled["disabled_reason"], &enabled["disabled_at"]);
+    assert_eq!(reason, (&json!("enabled"), &Value::Null, &Value::Null));
+    let status = server.get(&format!("{path}/status")).await.ok(200);
+    assert_eq!(status["failure_streak"], json!({"failures": 0, "since": null}));
+    assert_eq!((&status["exhausted_streak"], &status["circuit"]["state"]), (&json!(0), &json!("closed")));
+    // What comes now would stand behind what was brought back (S3): when it is delivered, nothing was.
+    let after = server.event().await;
+    server.until(&after, "delivered").await;
+    assert_eq!(well.requests().len(), 1 + 1, "the ping, and the event after the enable");
+    for dead in [&fatal, &meanwhile] {
+        assert_eq!(server.delivery(dead).await["state"], "dead");
+    }
+    server.stop().await;
+}
+
+#[actix_web::test]
 async fn a_disabled_endpoint_may_skip_new_events() {
     let server = Server::start().await;
     let endpoint = server.endpoint("https://example.com", json!({"policy": "salaf"})).await;

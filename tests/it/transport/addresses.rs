@@ -158,7 +158,7 @@ fn a_refused_port_is_a_connect_failure() {
 }
 
 #[test]
-fn s5_s6_failed_lookups_are_dns_failures_or_ours() {
+fn s05_s06_failed_lookups_are_dns_failures_or_ours() {
     on_actix(async {
         for outcome in [failure::DNS_NO_ADDRESS, failure::DNS_FAILED, failure::NO_RESOLVER] {
             let transport = transport_with(Options { resolver: StubResolver::new([Err(outcome)]), ..local_options() });

@@ -172,7 +172,7 @@ fn c15_redirects_are_answers_and_never_followed() {
 }
 
 #[test]
-fn s4_interim_responses_are_skipped_and_101_is_a_failure() {
+fn s04_interim_responses_are_skipped_and_101_is_a_failure() {
     on_actix(async {
         let interim = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n";
         let receiver = RawReceiver::answering(format!("{interim}HTTP/1.1 202 -\r\nContent-Length: 2\r\n\r\nok"));

@@ -47,7 +47,7 @@ fn hasty(url: &str, millis: u64) -> Request {
 }
 
 #[test]
-fn s4_the_timeout_runs_over_every_phase() {
+fn s04_the_timeout_runs_over_every_phase() {
     on_actix(async {
         let mute = RawReceiver::scripted(|conversation| conversation.wait_for_close());
         let half = RawReceiver::scripted(|conversation| {

@@ -5,7 +5,7 @@ use posthaste::domain::delivery::{DeadReason, DueReason, Line, Next, State};
 use posthaste::domain::endpoint::Status;
 use posthaste::domain::ids::EndpointNo;
 use posthaste::domain::notice::NoticeKind;
-use posthaste::domain::policy::Action;
+use posthaste::domain::policy::{Action, Policy};
 use posthaste::domain::time::{Span, Timestamp};
 
 use super::model::{Endpoint, Model};
@@ -28,7 +28,9 @@ impl Model {
             let index = self.endpoint(no).unrecorded.remove(&result.delivery);
             let index = index.unwrap_or_else(|| panic!("{what}: S1, a result was recorded of no attempt that ended"));
             let policies = self.begun_under.remove(&index).unwrap_or_default();
-            assert!(policies.contains(&result.policy), "{what}: S22, judged by a policy that it did not begin under");
+            // Two, only where it began while an edit was being answered.
+            let read_by = policies.iter().find(|policy| **policy == result.policy).or(policies.first());
+            let read_by = read_by.unwrap_or_else(|| panic!("{what}: no policy that it may have begun under")).clone();
             let wire = &pages.wire[index];
             let end = wire.ended.as_ref().expect("an attempt that ended");
             assert_eq!(
@@ -40,7 +42,9 @@ impl Model {
                 Finding::Answered(answer) => answer.retry_after.clone(),
                 _ => None,
             };
-            if self.judge(pages, no, result, index, asked, &what) {
+            let disables = self.judge(pages, no, (result, &read_by), index, asked, &what);
+            assert_eq!(read_by, result.policy, "{what}: S22, judged by a policy that it did not begin under");
+            if disables {
                 assert_eq!(shut, None, "{what}: S14, disabled twice");
                 shut = Some(result.ended);
             }
@@ -55,12 +59,12 @@ impl Model {
         }
     }
 
-    /// One result. Answers whether it disables the endpoint.
+    /// One result, its answer read by the policy under which it began (S22). Answers whether it disables the endpoint.
     fn judge(
         &mut self,
         pages: &Pages,
         no: EndpointNo,
-        result: &Result,
+        (result, read_by): (&Result, &Policy),
         wire: usize,
         asked: Option<String>,
         what: &str,
@@ -89,7 +93,7 @@ impl Model {
             return false;
         }
         // S7, S8, S9: the rule that matches, or the next rung, or the end of the ladder.
-        let action = result.policy.action(result.status);
+        let action = read_by.action(result.status);
         let rung = policy.schedule.delay(delivery.attempt);
         let mut reason = match (action, rung) {
             (Action::Retry, Some(_)) => None,
@@ -137,7 +141,7 @@ impl Model {
                 let delay = due_at.since(ended);
                 // Rounding is upwards, by less than two microseconds.
                 let longest = rung.scaled(1.0 + policy.jitter).min(Span::DAY) + Span::from_micros(1);
-                let asked = asked.filter(|_| result.policy.retry_after && matches!(result.status, Some(429 | 503)));
+                let asked = asked.filter(|_| read_by.retry_after && matches!(result.status, Some(429 | 503)));
                 let asked =
                     asked.and_then(|text| text.parse::<u64>().ok()).map(|secs| Span::from_secs(secs).min(Span::DAY));
                 match asked.filter(|asked| reason == DueReason::RetryAfter || *asked > longest) {

@@ -18,6 +18,7 @@ use crate::store::hint::Hint;
 use crate::store::rows::{DeliveryRow, EventRow, at, micros};
 use crate::store::schema::{deliveries, events};
 use crate::store::sentence::Sentence;
+use crate::store::unfiled::{Card, Place};
 
 /// What is to be done with one member once all of them were checked.
 enum Plan {
@@ -213,6 +214,8 @@ fn announce(tx: &mut Tx<'_>, endpoint: EndpointNo, waiting: Waiting, dead: bool)
     let after = std::mem::replace(&mut entry.last_delivery, waiting.no);
     let touched = tx.touched.entry(endpoint).or_default();
     touched.last_delivery = Some(waiting.no);
+    let place = Place { line: waiting.line, order_at: waiting.order_at };
+    tx.unfiled.add(endpoint, Card { no: waiting.no, place: Some(place).filter(|_| !dead) });
     if dead {
         touched.dead += 1;
         return;

@@ -5,8 +5,9 @@ use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Nullable};
 use diesel::{QueryResult, insert_into, update};
 
+use super::filing::file_some;
 use super::{Conn, RunQueryDsl, Tx};
-use crate::domain::ids::{EndpointNo, TenantNo, unique_id};
+use crate::domain::ids::{DeliveryNo, EndpointNo, TenantNo, unique_id};
 use crate::domain::notice::Notice;
 use crate::domain::time::Timestamp;
 use crate::store::change::{KeepAnchor, KeepKey, MarkRead, Tell};
@@ -14,16 +15,20 @@ use crate::store::rows::{NotificationRow, micros};
 use crate::store::schema::{api_keys, endpoint_health, meta, notifications};
 use crate::store::sentence::{Sentence, Touched};
 
-/// Writes what the group changed in counts, and where its numbers stand. The last thing before a commit.
-pub async fn flush(tx: &mut Tx<'_>) -> QueryResult<()> {
+/// Writes what the group changed in counts, files what is due, and writes where the numbers stand. The last thing before
+/// a commit. `idle`: there is no group, only what can be filed.
+pub async fn flush(tx: &mut Tx<'_>, idle: bool) -> QueryResult<()> {
+    let added = tx.hints.values().map(|hint| hint.deliveries.len()).sum();
     for (endpoint, touched) in std::mem::take(tx.touched) {
         write(tx.conn, endpoint, touched).await?;
     }
+    file_some(tx, added, idle).await?;
     let numbers = (
         meta::last_stamp.eq(tx.stamp.as_micros()),
         meta::last_event.eq(tx.counters.event),
         meta::last_delivery.eq(tx.counters.delivery),
         meta::last_other.eq(tx.counters.other),
+        meta::filed_through.eq(tx.unfiled.filed_through(DeliveryNo(tx.counters.delivery)).0),
     );
     update(meta::table.find(1)).set(numbers).execute(tx.conn).await?;
     Ok(())

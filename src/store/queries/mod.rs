@@ -5,6 +5,7 @@ mod accept;
 mod cut;
 mod endpoints;
 mod events;
+mod filing;
 mod guard;
 mod jobs;
 mod lists;
@@ -17,5 +18,6 @@ mod views;
 use super::{Conn, RunQueryDsl, Tx};
 
 pub use cut::recover;
+pub use filing::refile;
 pub use load::directory;
 pub use misc::flush;

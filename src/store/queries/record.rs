@@ -5,19 +5,21 @@ use diesel::prelude::*;
 use diesel::{QueryResult, insert_into, update};
 
 use super::cut::{Cut, cut};
+use super::filing::moved;
 use super::misc::notify;
 use super::{Conn, RunQueryDsl, Tx};
 use crate::domain::attempt::{Finding, Outcome};
-use crate::domain::delivery::{Next, State};
+use crate::domain::delivery::{Line, Next, State};
 use crate::domain::dispatcher::Batch;
 use crate::domain::endpoint::Status;
-use crate::domain::ids::{DeliveryNo, TenantNo};
+use crate::domain::ids::{DeliveryNo, EndpointNo, TenantNo};
 use crate::domain::judge::{Ended, Verdict};
 use crate::domain::time::{Span, Timestamp};
 use crate::store::record::{Record, RecordRest, Recorded};
 use crate::store::rows::{AttemptRow, micros};
 use crate::store::schema::{attempts, deliveries, endpoint_health, spared};
 use crate::store::sentence::Sentence;
+use crate::store::unfiled::Place;
 
 impl Sentence<Conn> for Record {
     type Reply = Recorded;
@@ -35,7 +37,7 @@ impl Sentence<Conn> for Record {
         let mut counts = Counts::default();
         let mut skipped = false;
         for (ended, verdict) in &batch.results {
-            if !write_result(tx, tenant, dead_letters, ended, verdict).await? {
+            if !write_result(tx, tenant, batch.endpoint, dead_letters, ended, verdict).await? {
                 skipped = true;
                 continue;
             }
@@ -97,6 +99,7 @@ impl Counts {
 async fn write_result(
     tx: &mut Tx<'_>,
     tenant: TenantNo,
+    endpoint: EndpointNo,
     dead_letters: Span,
     ended: &Ended,
     verdict: &Verdict,
@@ -126,7 +129,7 @@ async fn write_result(
         }
         Next::Retry { due_at, reason } => {
             let probed_at = verdict.probed_at.or(delivery.probed_at);
-            let line = crate::domain::delivery::Line::Retry.code();
+            let line = Line::Retry.code();
             let place = (deliveries::line.eq(line), deliveries::order_at.eq(due_at.as_micros()));
             let due = (deliveries::due_at.eq(due_at.as_micros()), deliveries::due_reason.eq(reason.as_str()));
             update(row).set((judged, place, due, deliveries::probed_at.eq(micros(probed_at)))).execute(tx.conn).await?
@@ -143,6 +146,12 @@ async fn write_result(
     if changed == 0 {
         return Ok(false);
     }
+    let from = Place { line: delivery.line, order_at: delivery.order_at };
+    let to = match verdict.next {
+        Next::Retry { due_at, .. } => Some(Place { line: Line::Retry, order_at: due_at }),
+        Next::Delivered | Next::Dead(_) => None,
+    };
+    moved(tx, endpoint, delivery.no, Some(from), to).await?;
     insert_into(attempts::table).values(attempt_row(tenant, ended, verdict.outcome)).execute(tx.conn).await?;
     Ok(true)
 }

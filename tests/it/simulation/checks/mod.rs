@@ -2,6 +2,7 @@
 //! what reached the receivers. Whatever the engine did that the rules do not allow ends the run with a sentence.
 
 mod begins;
+mod circuit;
 mod late;
 mod model;
 mod rows;

@@ -36,9 +36,7 @@ pub struct Endpoint {
     pub unrecorded: BTreeMap<DeliveryNo, usize>,
     /// The attempt that is, or last was, the probe, and of which outage.
     pub probe: Option<(usize, Timestamp)>,
-    /// When the last attempt began.
-    pub last_began: Timestamp,
-    /// The last change by a person.
+    /// The last change by a person: until then attempts may have begun by another state than the one that is judged by.
     pub last_changed: Timestamp,
     pub notices: BTreeMap<NoticeKind, u32>,
     pub late: Lateness,
@@ -79,6 +77,8 @@ impl Delivery {
 pub struct Model {
     pub scale: f64,
     pub now: Timestamp,
+    /// The place in the ledger of the step at hand.
+    pub seq: u64,
     pub life: u32,
     pub life_began: Timestamp,
     /// Overdue attempts per real second after a start, and when the last ones began.
@@ -134,6 +134,7 @@ impl Model {
         Model {
             scale,
             now: Timestamp::MIN,
+            seq: 0,
             life: 0,
             life_began: Timestamp::MIN,
             rate: 0,
@@ -178,6 +179,7 @@ impl Model {
             if trace {
                 eprintln!("{seq} {step:?}", step = Shown(&step, pages));
             }
+            self.seq = seq;
             match step {
                 Step::Begins(index) => {
                     self.now = pages.wire[index].began;
@@ -307,7 +309,11 @@ impl Model {
                     endpoint.close_circuit(at);
                 }
             }
-            What::EditAnswered { endpoint } => self.endpoint(*endpoint).old_setups.clear(),
+            What::EditAnswered { endpoint } => {
+                let endpoint = self.endpoint(*endpoint);
+                endpoint.old_setups.clear();
+                endpoint.last_changed = at;
+            }
             What::PutBack { delivery, now } => self.put_back(*delivery, Line::Single, *now, at),
             What::RequeuedAll { endpoint, count, now, spared } => self.requeued(*endpoint, *count, *now, spared, at),
             What::Told { kind } => *self.told.entry(*kind).or_default() += 1,
@@ -373,8 +379,9 @@ impl Model {
 
     /// S15: a cut takes everything that waits, but for what is on the wire.
     fn disabled(&mut self, no: EndpointNo, now: Timestamp) {
+        let at = self.now;
         let endpoint = self.endpoint(no);
-        endpoint.last_changed = now;
+        endpoint.last_changed = at;
         if endpoint.status == Status::Enabled {
             endpoint.status = Status::Disabled;
             endpoint.cut += 1;
@@ -472,7 +479,6 @@ impl Endpoint {
             in_flight: BTreeMap::new(),
             unrecorded: BTreeMap::new(),
             probe: None,
-            last_began: Timestamp::MIN,
             last_changed: at,
             notices: BTreeMap::new(),
             late: Lateness::default(),

@@ -5,7 +5,9 @@ mod begins;
 mod circuit;
 mod late;
 mod model;
+mod people;
 mod rows;
+mod steps;
 mod verdict;
 mod walk;
 

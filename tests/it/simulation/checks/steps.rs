@@ -13,6 +13,8 @@ use crate::simulation::ledger::{Entry, Fault, Hold, Pages, What, Wire};
 enum Step<'a> {
     Begins(usize),
     Ends(usize),
+    /// Dropped before its end.
+    CutOff(usize, Timestamp),
     Entry(&'a Entry),
 }
 
@@ -32,6 +34,9 @@ impl std::fmt::Debug for Shown<'_> {
                 let finding = end.finding.status().map_or_else(|| format!("{:?}", end.finding), |it| it.to_string());
                 write!(out, "{} {} to {} ends: {finding}", end.at, wire.delivery, wire.endpoint)
             }
+            Step::CutOff(index, at) => {
+                write!(out, "{at} {} to {} is cut off", wire(index).delivery, wire(index).endpoint)
+            }
             Step::Entry(entry) => write!(out, "{} life {}: {:?}", entry.at, entry.life, entry.what),
         }
     }
@@ -46,6 +51,7 @@ impl Model {
         }
         for index in self.open.iter().copied().chain(self.seen.0..pages.wire.len()) {
             steps.extend(pages.wire[index].ended.as_ref().map(|end| (end.seq, Step::Ends(index))));
+            steps.extend(pages.wire[index].cut_off.map(|(seq, at)| (seq, Step::CutOff(index, at))));
         }
         steps.extend(pages.entries[self.seen.1..].iter().map(|entry| (entry.seq, Step::Entry(entry))));
         steps.sort_by_key(|step| step.0);
@@ -67,6 +73,12 @@ impl Model {
                 Step::Ends(index) => {
                     self.open.remove(&index);
                     self.ends(&pages.wire[index], index);
+                    self.whether_full();
+                }
+                Step::CutOff(index, at) => {
+                    // If its endpoint is not deleted, it counts as on the wire there until the process dies.
+                    self.now = at;
+                    self.open.remove(&index);
                     self.whether_full();
                 }
                 Step::Entry(entry) => {

@@ -12,6 +12,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use super::acts::Act;
+use super::planted::Plant;
 use super::receiver::{self, Receiver, Turn};
 use super::trouble::Plan;
 use super::world::{BEGINNING, World};
@@ -64,6 +65,12 @@ impl Scenario {
             world.plan = trouble(&mut dice, BEGINNING, Span::from_secs(hours * 3_600));
         }
         Scenario { seed, dice, world, end: BEGINNING + Span::from_secs(hours * 3_600) }
+    }
+
+    /// The same world with a fault in its engine.
+    pub fn with(mut self, plant: Plant) -> Scenario {
+        self.world.plant = Some(plant);
+        self
     }
 
     pub fn run(mut self) {

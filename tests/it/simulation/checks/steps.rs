@@ -219,6 +219,10 @@ impl Model {
             What::Holding { hold: Hold::Delivery(no), begins } => {
                 if let Some(delivery) = self.deliveries.get_mut(no) {
                     delivery.held = *begins;
+                    if !begins {
+                        // The engine hears of it in the same instant, which may be after it has started others.
+                        delivery.changed_at = delivery.changed_at.max(at);
+                    }
                     let endpoint = delivery.endpoint;
                     self.endpoint(endpoint).late.hold(*begins, at);
                 }

@@ -37,7 +37,7 @@ pub enum Plant {
     DisabledTwice,
     /// The circuit is forgotten whenever the endpoint is read.
     HeldSent,
-    /// The probe on the wire is not recognised after the endpoint was read again.
+    /// The probe on the wire is not recognised after the endpoint was read again, which people make it be all the time.
     TwoProbes,
     /// Rows that a cut has taken and that are not rewritten yet are read as waiting.
     CutResurrected,

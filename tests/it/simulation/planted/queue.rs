@@ -35,6 +35,24 @@ struct Remembered {
     url: Option<Arc<str>>,
     health: Health,
     disabled: Option<(String, Notice)>,
+    /// When the circuit opened, and how often the endpoint was read since.
+    opened_at: Option<Timestamp>,
+    reads: u64,
+}
+
+impl Remembered {
+    /// An instant that no probe on the wire knows.
+    fn other_outage(&mut self, opened_at: Timestamp) -> Timestamp {
+        self.reads = if self.opened_at == Some(opened_at) { self.reads + 1 } else { 1 };
+        self.opened_at = Some(opened_at);
+        opened_at + Span::from_micros(self.reads as i64)
+    }
+
+    /// The outage that was meant: what is written is right.
+    fn true_outage(&self, at: Timestamp) -> Timestamp {
+        let latest = |opened_at: Timestamp| opened_at + Span::from_micros(self.reads as i64);
+        self.opened_at.filter(|&opened_at| opened_at < at && at <= latest(opened_at)).unwrap_or(at)
+    }
 }
 
 impl PlantedQueue {
@@ -56,7 +74,7 @@ impl PlantedQueue {
             Plant::HeldSent => owned.health.circuit = Circuit::Closed,
             Plant::TwoProbes => {
                 if let Circuit::Open { opened_at, .. } = &mut owned.health.circuit {
-                    *opened_at = *opened_at + Span::from_micros(1);
+                    *opened_at = self.remembered().entry(record.no).or_default().other_outage(*opened_at);
                 }
             }
             Plant::OldUrl => {
@@ -90,6 +108,16 @@ impl PlantedQueue {
             }
             Plant::StreakKept => self.remembered().entry(batch.endpoint).or_default().health = batch.health,
             Plant::DisabledTwice => self.disable_again(batch).await?,
+            Plant::TwoProbes => {
+                let mut remembered = self.remembered();
+                let remembered = remembered.entry(batch.endpoint).or_default();
+                if let Circuit::Open { opened_at, .. } = &mut batch.health.circuit {
+                    *opened_at = remembered.true_outage(*opened_at);
+                }
+                for (ended, _) in &mut batch.results {
+                    ended.probe_of = ended.probe_of.map(|at| remembered.true_outage(at));
+                }
+            }
             Plant::WrittenTwice => {
                 if let Some((mut ended, verdict)) = batch.results.last().cloned() {
                     ended.delivery.attempt += 1;

@@ -7,7 +7,7 @@ use diesel::prelude::*;
 use diesel::{QueryResult, insert_into};
 
 use super::views::{self, DeliveryView};
-use super::{Conn, RunQueryDsl, Tx};
+use super::{Conn, RunQueryDsl, Tx, insert_all};
 use crate::domain::content::Content;
 use crate::domain::delivery::{DeadReason, DueReason, Line, State, Waiting};
 use crate::domain::ids::{DeliveryNo, EndpointNo, EventNo, TenantNo, delivery_id};
@@ -120,6 +120,7 @@ async fn store(tx: &mut Tx<'_>, tenant: TenantNo, event: &NewEvent, targets: Vec
     let first = DeliveryNo(tx.counters.delivery + 1);
     let content = content(tx, event);
     let mut answers = Vec::with_capacity(targets.len());
+    let mut rows = Vec::with_capacity(targets.len());
     for endpoint in targets {
         let Some(entry) = tx.directory.get(endpoint) else {
             continue;
@@ -144,10 +145,7 @@ async fn store(tx: &mut Tx<'_>, tenant: TenantNo, event: &NewEvent, targets: Vec
             content: content.clone(),
         };
         let replayable_until = dead.map(|kept| event.received_at + kept);
-        insert_into(deliveries::table)
-            .values(row(tenant, endpoint, &waiting, replayable_until, tx.stamp))
-            .execute(tx.conn)
-            .await?;
+        rows.push(row(tenant, endpoint, &waiting, replayable_until, tx.stamp));
         answers.push(AcceptedDelivery {
             id: delivery_id(waiting.no, waiting.created_at),
             endpoint_id,
@@ -155,6 +153,7 @@ async fn store(tx: &mut Tx<'_>, tenant: TenantNo, event: &NewEvent, targets: Vec
         });
         announce(tx, endpoint, waiting, dead.is_some());
     }
+    insert_all!(tx.conn, deliveries::table, &rows);
     insert_event(tx, tenant, event, no, first, answers.len()).await?;
     Ok(Accepted {
         id: event.id.clone(),

@@ -3,7 +3,7 @@
 use diesel::prelude::*;
 use diesel::{QueryResult, delete, insert_into};
 
-use super::{Conn, RunQueryDsl, Tx};
+use super::{Conn, RunQueryDsl, Tx, insert_all};
 use crate::domain::ids::{DeliveryNo, EndpointNo};
 use crate::store::change::File;
 use crate::store::schema::{deliveries, endpoint_deliveries, endpoint_lines, meta};
@@ -18,27 +18,32 @@ const SLICE: usize = 1_024;
 /// Files everything of one endpoint. Answers how many.
 pub async fn file(tx: &mut Tx<'_>, endpoint: EndpointNo) -> QueryResult<usize> {
     let cards = tx.unfiled.take(endpoint);
-    for card in &cards {
-        let entry = (endpoint_deliveries::endpoint.eq(endpoint.0), endpoint_deliveries::delivery.eq(card.no.0));
-        insert_into(endpoint_deliveries::table).values(entry).execute(tx.conn).await?;
-    }
-    for card in &cards {
-        if let Some(place) = card.place {
-            stand(tx.conn, endpoint, card.no, place).await?;
-        }
-    }
+    let all: Vec<Its> = cards.iter().map(|card| Its { endpoint: endpoint.0, delivery: card.no.0 }).collect();
+    insert_all!(tx.conn, endpoint_deliveries::table, &all);
+    let waiting = cards.iter().filter_map(|card| Some(stands(endpoint, card.no, card.place?)));
+    let waiting: Vec<Stands> = waiting.collect();
+    insert_all!(tx.conn, endpoint_lines::table, &waiting);
     Ok(cards.len())
 }
 
-async fn stand(conn: &mut Conn, endpoint: EndpointNo, no: DeliveryNo, place: Place) -> QueryResult<()> {
-    let entry = (
-        endpoint_lines::endpoint.eq(endpoint.0),
-        endpoint_lines::line.eq(place.line.code()),
-        endpoint_lines::order_at.eq(place.order_at.as_micros()),
-        endpoint_lines::delivery.eq(no.0),
-    );
-    insert_into(endpoint_lines::table).values(entry).execute(conn).await?;
-    Ok(())
+#[derive(Insertable)]
+#[diesel(table_name = endpoint_deliveries, treat_none_as_default_value = false)]
+struct Its {
+    endpoint: i64,
+    delivery: i64,
+}
+
+#[derive(Insertable)]
+#[diesel(table_name = endpoint_lines, treat_none_as_default_value = false)]
+struct Stands {
+    endpoint: i64,
+    line: i16,
+    order_at: i64,
+    delivery: i64,
+}
+
+fn stands(endpoint: EndpointNo, no: DeliveryNo, place: Place) -> Stands {
+    Stands { endpoint: endpoint.0, line: place.line.code(), order_at: place.order_at.as_micros(), delivery: no.0 }
 }
 
 /// A delivery's row was changed: where it stood, and where it stands now.
@@ -56,10 +61,10 @@ pub async fn moved(
         let entry = (endpoint.0, place.line.code(), place.order_at.as_micros(), no.0);
         delete(endpoint_lines::table.find(entry)).execute(tx.conn).await?;
     }
-    match to {
-        Some(place) => stand(tx.conn, endpoint, no, place).await,
-        None => Ok(()),
+    if let Some(place) = to {
+        insert_into(endpoint_lines::table).values(stands(endpoint, no, place)).execute(tx.conn).await?;
     }
+    Ok(())
 }
 
 /// Files what is due. `idle`: there is nothing else to do, so that the oldest are filed as well.

@@ -165,11 +165,12 @@ impl Engine {
         Ok(Frozen { spared, thaw: Some((self.clone(), endpoint)) })
     }
 
-    /// After a committed change of an endpoint: returns when nothing starts under the old state any more (S26).
+    /// After a committed change of an endpoint: returns when nothing starts under the old state any more (S26). What the
+    /// change has let go (it may have closed the circuit) starts at once, so an actor is built if there is none.
     pub async fn changed(&self, endpoint: EndpointNo) {
         let (back, answer) = oneshot::channel();
-        self.pass_on(endpoint, Passed::Changed(messages::Changed(back)), false);
-        // No actor, no old state.
+        self.pass_on(endpoint, Passed::Changed(messages::Changed(back)), true);
+        // Draining: no actor, no old state.
         let _ = answer.await;
     }
 

@@ -185,6 +185,10 @@ pub struct Expire {
     pub on_the_wire: Vec<DeliveryNo>,
 }
 
+/// File the deliveries of one endpoint, or a slice of all that are not filed (see [`Unfiled`](super::unfiled::Unfiled)).
+#[derive(Clone, Copy, Debug)]
+pub struct File(pub Option<EndpointNo>);
+
 /// Keep the clock's anchor (S25).
 #[derive(Clone, Copy, Debug)]
 pub struct KeepAnchor(pub crate::clock::Anchor);

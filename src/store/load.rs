@@ -33,6 +33,14 @@ pub struct LoadWindow {
     pub limit: usize,
 }
 
+/// Reads a window. Answers `None` if too much is not filed: then the endpoint has to be filed first.
+#[derive(Clone, Copy, Debug)]
+pub struct LoadLines {
+    pub window: LoadWindow,
+    /// Everything of the endpoint up to this one was filed; what came later is told by hints.
+    pub filed_through: Option<DeliveryNo>,
+}
+
 /// The events of attempts about to start.
 #[derive(Clone, Debug)]
 pub struct LoadContents(pub Vec<EventNo>);

@@ -20,6 +20,7 @@ mod directory;
 mod schema;
 pub mod sentence;
 pub mod sqlite;
+mod unfiled;
 mod vault;
 
 use std::collections::HashMap;
@@ -35,13 +36,13 @@ use crate::domain::dispatcher::{Batch, Loaded, Rest};
 use crate::domain::health::Health;
 use crate::domain::ids::{DeliveryNo, EndpointNo, EventNo, TenantNo};
 use crate::domain::notice::Notice;
-use change::{ReleaseSpared, Tell};
+use change::{File, ReleaseSpared, Tell};
 use endpoint_record::EndpointRecord;
 use error::StoreError;
 use hint::HintSink;
-use load::{LoadContents, LoadEndpoint, LoadWindow, Needed, NeededBy};
+use load::{LoadContents, LoadEndpoint, LoadLines, LoadWindow, Needed, NeededBy};
 use record::{Record, RecordRest, Recorded};
-use sentence::{Question, Sentence};
+use sentence::{Files, Question, Sentence};
 pub use vault::{Vault, WrongKey};
 
 /// The tenant that exists from the start.
@@ -147,6 +148,15 @@ impl Store {
 
     /// Answers a question from one snapshot.
     pub async fn ask<Q: Question<sqlite::Conn>>(&self, question: Q) -> Result<Q::Answer, StoreError> {
+        if self.0.writer.has_unfiled() {
+            match question.files() {
+                Files::Nothing => {}
+                Files::Endpoint(endpoint) => {
+                    self.write(File(Some(endpoint))).await?;
+                }
+                Files::All => while self.write(File(None)).await?.is_none() {},
+            }
+        }
         self.0.readers.ask(question).await
     }
 
@@ -186,7 +196,12 @@ impl Queue for Store {
     }
 
     async fn window(&self, window: LoadWindow) -> Result<Loaded, StoreError> {
-        self.ask(window).await
+        if let Some(loaded) = self.ask(LoadLines { window, filed_through: None }).await? {
+            return Ok(loaded);
+        }
+        let filed_through = self.write(File(Some(window.endpoint))).await?;
+        let loaded = self.ask(LoadLines { window, filed_through }).await?;
+        loaded.ok_or_else(|| StoreError::Unavailable("an endpoint could not be filed".into()))
     }
 
     async fn contents(&self, events: Vec<EventNo>) -> Result<Vec<(EventNo, Content)>, StoreError> {

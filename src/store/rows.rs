@@ -51,7 +51,7 @@ pub struct EndpointRow {
 }
 
 #[derive(Clone, Debug, Default, Queryable, Selectable, Insertable)]
-#[diesel(table_name = endpoint_health)]
+#[diesel(table_name = endpoint_health, treat_none_as_default_value = false)]
 pub struct HealthRow {
     pub endpoint: i64,
     pub tenant: i64,
@@ -98,7 +98,7 @@ pub fn circuit(opened_at: Option<i64>, retry_at: Option<i64>) -> Circuit {
 }
 
 #[derive(Clone, Debug, Queryable, Selectable, Insertable)]
-#[diesel(table_name = deliveries)]
+#[diesel(table_name = deliveries, treat_none_as_default_value = false)]
 pub struct DeliveryRow {
     pub no: i64,
     pub tenant: i64,
@@ -158,7 +158,7 @@ impl DeliveryRow {
 }
 
 #[derive(Clone, Debug, Queryable, Selectable, Insertable)]
-#[diesel(table_name = events)]
+#[diesel(table_name = events, treat_none_as_default_value = false)]
 pub struct EventRow {
     pub no: i64,
     pub tenant: i64,
@@ -174,7 +174,7 @@ pub struct EventRow {
 }
 
 #[derive(Clone, Debug, Queryable, Selectable, Insertable)]
-#[diesel(table_name = attempts)]
+#[diesel(table_name = attempts, treat_none_as_default_value = false)]
 pub struct AttemptRow {
     pub delivery: i64,
     pub number: i32,
@@ -199,7 +199,7 @@ pub struct AttemptRow {
 }
 
 #[derive(Clone, Debug, Queryable, Selectable, Insertable)]
-#[diesel(table_name = notifications)]
+#[diesel(table_name = notifications, treat_none_as_default_value = false)]
 pub struct NotificationRow {
     pub no: i64,
     pub tenant: i64,
@@ -213,7 +213,7 @@ pub struct NotificationRow {
 }
 
 #[derive(Clone, Debug, Queryable, Selectable, Insertable)]
-#[diesel(table_name = cuts)]
+#[diesel(table_name = cuts, treat_none_as_default_value = false)]
 pub struct CutRow {
     pub endpoint: i64,
     pub cut: i32,
@@ -223,7 +223,7 @@ pub struct CutRow {
 }
 
 #[derive(Clone, Debug, Queryable, Selectable, Insertable)]
-#[diesel(table_name = spared)]
+#[diesel(table_name = spared, treat_none_as_default_value = false)]
 pub struct SparedRow {
     pub delivery: i64,
     pub endpoint: i64,
@@ -231,7 +231,7 @@ pub struct SparedRow {
 }
 
 #[derive(Clone, Debug, Queryable, Selectable, Insertable)]
-#[diesel(table_name = idempotency)]
+#[diesel(table_name = idempotency, treat_none_as_default_value = false)]
 pub struct IdempotencyRow {
     pub tenant: i64,
     pub method: String,

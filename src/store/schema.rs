@@ -11,6 +11,7 @@ diesel::table! {
         last_event -> BigInt,
         last_delivery -> BigInt,
         last_other -> BigInt,
+        filed_through -> BigInt,
     }
 }
 
@@ -146,6 +147,22 @@ diesel::table! {
 }
 
 diesel::table! {
+    endpoint_deliveries (endpoint, delivery) {
+        endpoint -> BigInt,
+        delivery -> BigInt,
+    }
+}
+
+diesel::table! {
+    endpoint_lines (endpoint, line, order_at, delivery) {
+        endpoint -> BigInt,
+        line -> SmallInt,
+        order_at -> BigInt,
+        delivery -> BigInt,
+    }
+}
+
+diesel::table! {
     attempts (delivery, number) {
         delivery -> BigInt,
         number -> Integer,
@@ -200,4 +217,16 @@ diesel::table! {
 diesel::joinable!(deliveries -> endpoints (endpoint));
 diesel::joinable!(deliveries -> endpoint_health (endpoint));
 diesel::joinable!(deliveries -> events (event));
-diesel::allow_tables_to_appear_in_same_query!(deliveries, events, endpoints, endpoint_health, cuts, spared, attempts);
+diesel::joinable!(endpoint_deliveries -> deliveries (delivery));
+diesel::joinable!(endpoint_lines -> deliveries (delivery));
+diesel::allow_tables_to_appear_in_same_query!(
+    deliveries,
+    events,
+    endpoints,
+    endpoint_health,
+    cuts,
+    spared,
+    attempts,
+    endpoint_deliveries,
+    endpoint_lines,
+);

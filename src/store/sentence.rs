@@ -8,6 +8,7 @@ use diesel::QueryResult;
 
 use super::directory::Directory;
 use super::hint::Hint;
+use super::unfiled::Unfiled;
 use crate::domain::content::ByteBudget;
 use crate::domain::ids::{DeliveryNo, EndpointNo, EventNo};
 use crate::domain::time::Timestamp;
@@ -41,6 +42,19 @@ pub trait Question<C>: Send + 'static {
     type Answer: Send + 'static;
 
     fn ask(&self, conn: &mut C) -> impl Future<Output = QueryResult<Self::Answer>>;
+
+    /// What has to be filed before it is asked.
+    fn files(&self) -> Files {
+        Files::Nothing
+    }
+}
+
+/// Whose deliveries a question finds through the indexes by endpoint (see [`Unfiled`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Files {
+    Nothing,
+    Endpoint(EndpointNo),
+    All,
 }
 
 /// One transaction of the writer, shared by the sentences of a group.
@@ -53,6 +67,8 @@ pub struct Tx<'a, C> {
     pub counters: &'a mut Counters,
     /// Changes to the counts of endpoints, written once at the end.
     pub touched: &'a mut BTreeMap<EndpointNo, Touched>,
+    /// What is not yet in the indexes by endpoint.
+    pub unfiled: &'a mut Unfiled,
     /// What the engine is told after the commit.
     pub hints: &'a mut Hints,
     /// For the contents that go with hints.

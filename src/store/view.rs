@@ -4,6 +4,7 @@
 use diesel::QueryResult;
 
 use super::rows::{DeliveryRow, at, circuit, maybe_at};
+use super::unfiled::Place;
 use crate::domain::delivery::{DeadReason, DueReason, Line, State};
 use crate::domain::endpoint::Status;
 use crate::domain::health::Circuit;
@@ -26,6 +27,8 @@ pub struct DeliveryView {
     pub attempt: u32,
     pub attempts_total: u32,
     pub line: Line,
+    /// Where its row stands in the endpoint's line, if the row says that it waits.
+    pub(super) place: Option<Place>,
     pub due_at: Timestamp,
     pub due_reason: DueReason,
     pub dead_reason: Option<DeadReason>,
@@ -57,6 +60,8 @@ impl DeliveryView {
             Some(_) => (State::Dead, Some(DeadReason::EndpointDisabled)),
             None => (row.state()?, row.dead_reason()?),
         };
+        let place = Place { line: Line::from_code(row.line), order_at: at(row.order_at) };
+        let place = Some(place).filter(|_| row.state().is_ok_and(State::waits));
         let status = Status::parse(&context.endpoint_status);
         Ok(DeliveryView {
             no: DeliveryNo(row.no),
@@ -73,6 +78,7 @@ impl DeliveryView {
             attempt: row.attempt.unsigned_abs(),
             attempts_total: row.attempts_total.unsigned_abs(),
             line: Line::from_code(row.line),
+            place,
             due_at: at(row.due_at),
             due_reason: row.due_reason()?,
             dead_reason,

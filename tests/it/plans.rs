@@ -16,7 +16,7 @@ use posthaste::domain::time::Timestamp;
 use posthaste::store::change::*;
 use posthaste::store::hint::NoHints;
 use posthaste::store::list::*;
-use posthaste::store::load::{LoadWindow, NeededBy};
+use posthaste::store::load::{LoadLines, LoadWindow, NeededBy};
 use posthaste::store::sentence::{Question, Sentence};
 use posthaste::store::sqlite::{Conn, Readers, Writer, WriterHandle, begin, open};
 
@@ -54,7 +54,7 @@ struct Bench {
 }
 
 /// Tables whose size is the history's.
-const LARGE: [&str; 4] = ["deliveries", "events", "attempts", "idempotency"];
+const LARGE: [&str; 6] = ["deliveries", "events", "attempts", "idempotency", "endpoint_deliveries", "endpoint_lines"];
 
 impl Bench {
     fn new() -> (Bench, Writer) {
@@ -94,7 +94,11 @@ impl Bench {
             let plan = plan.unwrap_or_else(|error| panic!("{name}: {error} in {statement}"));
             for step in plan.iter().map(|step| step.detail.as_str()) {
                 let table = step.split(' ').nth(1).unwrap_or_default();
-                let table = if table == "d" || table == "x" { "deliveries" } else { table };
+                let table = match table {
+                    "d" | "x" => "deliveries",
+                    "l" => "endpoint_lines",
+                    _ => table,
+                };
                 if LARGE.contains(&table) {
                     assert!(!step.starts_with("SCAN"), "{name} reads everything: {step}\n{statement}");
                     let by_number = step.contains("PRIMARY KEY (rowid=?)") && !step.starts_with("SEARCH deliveries ");
@@ -150,10 +154,12 @@ async fn every_question_has_its_index() {
 
 /// What most questions need.
 const BY_TENANT: &str = "SEARCH deliveries USING INDEX deliveries_tenant (tenant=? AND no<?)";
-const BY_ENDPOINT: &str = "SEARCH deliveries USING INDEX deliveries_endpoint (endpoint=? AND no<?)";
+const BY_ENDPOINT: &str = "SEARCH endpoint_deliveries USING PRIMARY KEY (endpoint=? AND delivery<?)";
 const BY_CHANGE: &str = "SEARCH deliveries USING INDEX deliveries_changes (tenant=? AND updated_at>?)";
 const DEAD: &str = "SEARCH deliveries USING INDEX deliveries_dead (tenant=? AND no<?)";
-const WAITING: &str = "SEARCH deliveries USING INDEX deliveries_waiting (endpoint=?)";
+const WAITING: &str = "SEARCH endpoint_lines USING PRIMARY KEY (endpoint=?)";
+/// The row of an entry in an index by endpoint.
+const ROW: &str = "SEARCH deliveries USING INTEGER PRIMARY KEY (rowid=?)";
 /// Of the few that wait, or of the endpoints.
 const SORTED: &str = "USE TEMP B-TREE FOR ORDER BY";
 const EVENTS: &str = "SEARCH events USING INDEX events_tenant (tenant=? AND no<?)";
@@ -166,15 +172,17 @@ async fn ask_all(bench: &mut Bench) {
     for from in [NEWEST, From::Newest { before: None }] {
         bench.question("newest", deliveries(from, none()), &[BY_TENANT]).await;
         let by_state = [
-            (State::Pending, &[WAITING, SORTED][..]),
-            (State::Failed, &[WAITING, SORTED]),
+            (State::Pending, &[WAITING, ROW, SORTED][..]),
+            (State::Failed, &[WAITING, ROW, SORTED]),
             (State::Delivered, &[BY_TENANT]),
             (State::Dead, &[DEAD]),
         ];
         for (state, wanted) in by_state {
             bench.question("by state", deliveries(from, DeliveryFilter { state: Some(state), ..none() }), wanted).await;
         }
-        bench.question("endpoint's", deliveries(from, DeliveryFilter { endpoint, ..none() }), &[BY_ENDPOINT]).await;
+        bench
+            .question("endpoint's", deliveries(from, DeliveryFilter { endpoint, ..none() }), &[BY_ENDPOINT, ROW])
+            .await;
         let dead = DeliveryFilter { endpoint, state: Some(State::Dead), ..none() };
         bench.question("endpoint's dead", deliveries(from, dead), &[DEAD]).await;
         let dlq = DeliveryFilter {
@@ -190,8 +198,7 @@ async fn ask_all(bench: &mut Bench) {
     let range = "SEARCH deliveries USING INDEX deliveries_tenant (tenant=? AND no>? AND no<?)";
     let by_id = "SEARCH events USING INDEX events_id (tenant=? AND id=?)";
     bench.question("event's", deliveries(NEWEST, of_event), &[by_id, range]).await;
-    let one = "SEARCH deliveries USING INTEGER PRIMARY KEY (rowid=?)";
-    bench.question("one", FindDelivery { tenant: TENANT, delivery: DeliveryNo(5) }, &[one]).await;
+    bench.question("one", FindDelivery { tenant: TENANT, delivery: DeliveryNo(5) }, &[ROW]).await;
     let attempts = ListAttempts { tenant: TENANT, delivery: DeliveryNo(5), before: None, limit: 50 };
     let wanted = "SEARCH attempts USING PRIMARY KEY (delivery=? AND number<?)";
     bench.question("attempts", attempts, &[wanted]).await;
@@ -202,7 +209,8 @@ async fn ask_all(bench: &mut Bench) {
         "SEARCH events USING INDEX events_without_deliveries (tenant=? AND committed_at>?)",
     );
     bench.question("changed events", events(CHANGED, EventFilter::default()), &[BY_CHANGE, later, alone]).await;
-    let (waiting, dead) = (WAITING.replace("deliveries U", "d U"), "SEARCH d USING INDEX deliveries_dead (tenant=?)");
+    let (waiting, dead) =
+        (WAITING.replace("endpoint_lines U", "l U"), "SEARCH d USING INDEX deliveries_dead (tenant=?)");
     let by_state = [
         (State::Pending, &[EVENTS_AMONG, &waiting, ITS_DELIVERIES][..]),
         (State::Failed, &[EVENTS_AMONG, &waiting, ITS_DELIVERIES]),
@@ -215,12 +223,14 @@ async fn ask_all(bench: &mut Bench) {
     }
     bench.question("event", FindEvent { tenant: TENANT, id: "e".into(), deliveries: 100 }, &[by_id]).await;
 
-    let line = "SEARCH deliveries USING INDEX deliveries_waiting (endpoint=? AND line>? AND line<?)";
+    let line = "SEARCH endpoint_lines USING PRIMARY KEY (endpoint=? AND line>? AND line<?)";
     let window = LoadWindow { endpoint: EndpointNo(3), cut: 0, limit: 512 };
-    bench.question("window", window, &[line, line]).await;
+    let unfiled = "SEARCH deliveries USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)";
+    bench.question("window", LoadLines { window, filed_through: None }, &[unfiled, line, ROW, line, ROW]).await;
+    bench.question("window", LoadLines { window, filed_through: Some(DeliveryNo(4)) }, &[line, ROW, line, ROW]).await;
     let next = NextDue { endpoint: EndpointNo(3), cut: 0, on_the_wire: Vec::new() };
-    let head = "SEARCH deliveries USING INDEX deliveries_waiting (endpoint=? AND line=?)";
-    bench.question("next due", next, &[head, head, head]).await;
+    let head = "SEARCH endpoint_lines USING PRIMARY KEY (endpoint=? AND line=?)";
+    bench.question("next due", next, &[head, ROW, head, ROW, head, ROW]).await;
     bench.question("needed", NeededBy { by: Timestamp::MAX, after: None, limit: 9 }, &[]).await;
     let wants = EventType::parse("a.b").ok();
     bench.question("endpoints", ListEndpoints { page: page(NEWEST), status: None, wants }, &[SORTED]).await;

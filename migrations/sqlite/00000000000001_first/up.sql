@@ -9,7 +9,8 @@ CREATE TABLE meta (
     last_stamp      BIGINT NOT NULL,            -- the newest updated_at (S24)
     last_event      BIGINT NOT NULL,
     last_delivery   BIGINT NOT NULL,
-    last_other      BIGINT NOT NULL             -- endpoints, notifications
+    last_other      BIGINT NOT NULL,            -- endpoints, notifications
+    filed_through   BIGINT NOT NULL             -- all deliveries up to this one are in the two tables at the end of deliveries
 );
 
 CREATE TABLE tenants (
@@ -140,9 +141,25 @@ CREATE TABLE deliveries (
 -- ones, which hold little, come after the whole ones. `tests/it/plans.rs` holds what it does with them.
 CREATE INDEX deliveries_tenant ON deliveries (tenant, no);
 CREATE INDEX deliveries_changes ON deliveries (tenant, updated_at, no);
-CREATE INDEX deliveries_endpoint ON deliveries (endpoint, no);
-CREATE INDEX deliveries_waiting ON deliveries (endpoint, line, order_at, no) WHERE state IN ('pending', 'failed');
 CREATE INDEX deliveries_dead ON deliveries (tenant, no) WHERE state = 'dead';
+
+-- Two indexes of deliveries by endpoint, kept by hand: an event for a hundred endpoints would touch two hundred pages of
+-- ordinary ones. New deliveries are *filed* here a little later, many of one endpoint at a time (`meta.filed_through`,
+-- `src/store/unfiled.rs`).
+CREATE TABLE endpoint_deliveries (
+    endpoint  BIGINT NOT NULL,
+    delivery  BIGINT NOT NULL,
+    PRIMARY KEY (endpoint, delivery)
+) WITHOUT ROWID;
+
+-- Those whose rows say that they wait, in the order of S3.
+CREATE TABLE endpoint_lines (
+    endpoint  BIGINT NOT NULL,
+    line      SMALLINT NOT NULL,
+    order_at  BIGINT NOT NULL,
+    delivery  BIGINT NOT NULL,
+    PRIMARY KEY (endpoint, line, order_at, delivery)
+) WITHOUT ROWID;
 
 CREATE TABLE attempts (
     delivery           BIGINT NOT NULL,

@@ -43,7 +43,7 @@ impl Dispatcher {
 
     /// What [`Effect::Load`] asked for.
     pub fn loaded(&mut self, rows: Loaded) {
-        let Some(Loading { touched, late }) = self.loading.take() else { return };
+        let Some(Loading { touched, late, .. }) = self.loading.take() else { return };
         self.read_through = self.read_through.max(rows.read_through);
         let busy = |row: &Waiting| touched.contains(&row.no) || row.cut != self.endpoint.cut;
         let fresh = |rows: Vec<Waiting>| rows.into_iter().filter(|row| !busy(row)).collect::<Vec<_>>();
@@ -59,7 +59,7 @@ impl Dispatcher {
 
     /// The read failed; it is asked for again after a while.
     pub fn load_failed(&mut self, now: Timestamp) {
-        self.loading = None;
+        self.let_go |= self.loading.take().is_some_and(|loading| loading.finds_let_go);
         self.stale = true;
         self.store_fault.failed(now);
     }

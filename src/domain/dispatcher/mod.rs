@@ -131,6 +131,8 @@ struct Loading {
     touched: HashSet<DeliveryNo>,
     /// What found no place in the present windows; it may find one in those that are being read, which may be older.
     late: Vec<Waiting>,
+    /// When this read is over, nothing that was let go is missing from the lines (see [`Dispatcher::let_go`]).
+    finds_let_go: bool,
 }
 
 /// The delivery has an attempt on the wire, or one whose result is not yet committed.
@@ -158,6 +160,9 @@ pub struct Dispatcher {
     locked: HashSet<DeliveryNo>,
     /// Deliveries that came back from such a request before their hint, which is stale when it comes.
     unhinted: HashSet<DeliveryNo>,
+    /// A person let a delivery go that is in no line here: until its row was read nothing starts, or what stands behind
+    /// it would go first (S3).
+    let_go: bool,
     /// While rows are being read.
     loading: Option<Loading>,
     /// Memory and store differ in a way that only reading mends.
@@ -216,6 +221,7 @@ impl Dispatcher {
             recording: None,
             locked: HashSet::new(),
             unhinted: HashSet::new(),
+            let_go: false,
             loading: None,
             stale: true,
             reload: Reload::No,

@@ -30,7 +30,7 @@ impl Dispatcher {
         }
         match delivery {
             Some(delivery) => self.admit(delivery),
-            None => self.stale = true,
+            None => (self.stale, self.let_go) = (true, true),
         }
     }
 

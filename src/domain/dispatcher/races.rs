@@ -395,3 +395,29 @@ fn s12_a_hint_that_comes_after_a_persons_retry_puts_nothing_in_line_twice() {
     dispatcher.ended(DeliveryNo(1), attempt(Some(200), 1), 0.0, 0, false);
     assert!(starts(&dispatcher.pump(at(1), Room::PLENTY)).is_empty(), "it was sent already");
 }
+
+/// A person's request was refused, or failed, before the rows were read for the first time.
+#[test]
+fn s03_nothing_overtakes_a_delivery_that_a_person_has_let_go() {
+    let mut dispatcher = Dispatcher::new(endpoint(1), Health::default(), 1, LIMITS);
+    dispatcher.lock(DeliveryNo(1)).unwrap();
+    dispatcher.pump(at(1), Room::PLENTY);
+    dispatcher.unlock(DeliveryNo(1), None);
+    let rows = || Loaded {
+        first: vec![waiting(1, Line::First, 0), waiting(2, Line::First, 0)],
+        first_complete: true,
+        second_complete: true,
+        read_through: DeliveryNo(2),
+        ..Loaded::default()
+    };
+    dispatcher.loaded(rows());
+    let effects = dispatcher.pump(at(1), Room::PLENTY);
+    assert!(matches!(effects[..], [Effect::Load { .. }]), "{effects:?}");
+    dispatcher.load_failed(at(1));
+    let again = dispatcher.wake_at(at(1)).expect("an instant");
+    let effects = dispatcher.pump(again, Room::PLENTY);
+    assert!(matches!(effects[..], [Effect::Load { .. }]), "{effects:?}");
+    assert!(dispatcher.pump(again, Room::PLENTY).is_empty(), "its row is being read");
+    dispatcher.loaded(rows());
+    assert_eq!(starts(&dispatcher.pump(again, Room::PLENTY)), [1, 2]);
+}

@@ -82,6 +82,8 @@ impl Dispatcher {
     fn start_what_may(&mut self, now: Timestamp, room: Room, effects: &mut Vec<Effect>) {
         let blocked = !self.is_settled()
             || self.owed
+            || self.let_go
+            || self.loading.as_ref().is_some_and(|loading| loading.finds_let_go)
             || self.store_fault.until(now).is_some()
             || !self.endpoint.is_enabled()
             || self.endpoint.paused
@@ -199,7 +201,8 @@ impl Dispatcher {
         let busy = self.busy();
         let limit = self.limits.window + busy.len();
         self.stale = false;
-        self.loading = Some(Loading { touched: busy, late: Vec::new() });
+        let finds_let_go = std::mem::take(&mut self.let_go);
+        self.loading = Some(Loading { touched: busy, late: Vec::new(), finds_let_go });
         Some(Effect::Load { limit })
     }
 }

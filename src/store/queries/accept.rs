@@ -7,7 +7,7 @@ use diesel::prelude::*;
 use diesel::{QueryResult, insert_into};
 
 use super::views::{self, DeliveryView};
-use super::{Conn, RunQueryDsl, Tx};
+use super::{Conn, RunQueryDsl, Tx, insert_all};
 use crate::domain::content::Content;
 use crate::domain::delivery::{DeadReason, DueReason, Line, State, Waiting};
 use crate::domain::ids::{DeliveryNo, EndpointNo, EventNo, TenantNo, delivery_id};
@@ -18,6 +18,7 @@ use crate::store::hint::Hint;
 use crate::store::rows::{DeliveryRow, EventRow, at, micros};
 use crate::store::schema::{deliveries, events};
 use crate::store::sentence::Sentence;
+use crate::store::unfiled::{Card, Place};
 
 /// What is to be done with one member once all of them were checked.
 enum Plan {
@@ -119,6 +120,7 @@ async fn store(tx: &mut Tx<'_>, tenant: TenantNo, event: &NewEvent, targets: Vec
     let first = DeliveryNo(tx.counters.delivery + 1);
     let content = content(tx, event);
     let mut answers = Vec::with_capacity(targets.len());
+    let mut rows = Vec::with_capacity(targets.len());
     for endpoint in targets {
         let Some(entry) = tx.directory.get(endpoint) else {
             continue;
@@ -143,10 +145,7 @@ async fn store(tx: &mut Tx<'_>, tenant: TenantNo, event: &NewEvent, targets: Vec
             content: content.clone(),
         };
         let replayable_until = dead.map(|kept| event.received_at + kept);
-        insert_into(deliveries::table)
-            .values(row(tenant, endpoint, &waiting, replayable_until, tx.stamp))
-            .execute(tx.conn)
-            .await?;
+        rows.push(row(tenant, endpoint, &waiting, replayable_until, tx.stamp));
         answers.push(AcceptedDelivery {
             id: delivery_id(waiting.no, waiting.created_at),
             endpoint_id,
@@ -154,6 +153,7 @@ async fn store(tx: &mut Tx<'_>, tenant: TenantNo, event: &NewEvent, targets: Vec
         });
         announce(tx, endpoint, waiting, dead.is_some());
     }
+    insert_all!(tx.conn, deliveries::table, &rows);
     insert_event(tx, tenant, event, no, first, answers.len()).await?;
     Ok(Accepted {
         id: event.id.clone(),
@@ -213,6 +213,8 @@ fn announce(tx: &mut Tx<'_>, endpoint: EndpointNo, waiting: Waiting, dead: bool)
     let after = std::mem::replace(&mut entry.last_delivery, waiting.no);
     let touched = tx.touched.entry(endpoint).or_default();
     touched.last_delivery = Some(waiting.no);
+    let place = Place { line: waiting.line, order_at: waiting.order_at };
+    tx.unfiled.add(endpoint, Card { no: waiting.no, place: Some(place).filter(|_| !dead) });
     if dead {
         touched.dead += 1;
         return;

@@ -5,6 +5,7 @@
 use diesel::prelude::*;
 use diesel::{QueryResult, delete, insert_into, update};
 
+use super::filing::file;
 use super::misc::flush_one;
 use super::views::says_waiting;
 use super::{Conn, RunQueryDsl, Tx};
@@ -15,7 +16,7 @@ use crate::domain::ids::EndpointNo;
 use crate::domain::time::Timestamp;
 use crate::store::change::{PendingCuts, ReleaseSpared, RewriteCut, SLICE};
 use crate::store::rows::{CutRow, SparedRow};
-use crate::store::schema::{cuts, deliveries, endpoint_health, endpoints, spared};
+use crate::store::schema::{cuts, deliveries, endpoint_health, endpoint_lines, endpoints, spared};
 use crate::store::sentence::{Question, Sentence};
 
 /// Who disables an endpoint, and what is on the wire.
@@ -115,15 +116,20 @@ impl Sentence<Conn> for RewriteCut {
         let Some(cut) = row.select(CutRow::as_select()).first(tx.conn).await.optional()? else {
             return Ok(false);
         };
+        file(tx, self.endpoint).await?;
         let taken = || {
-            deliveries::table
-                .filter(deliveries::endpoint.eq(cut.endpoint))
-                .filter(says_waiting())
+            endpoint_lines::table
+                .inner_join(deliveries::table)
+                .filter(endpoint_lines::endpoint.eq(cut.endpoint))
                 .filter(deliveries::cut.lt(cut.cut))
         };
         let spared = spared::table.filter(spared::endpoint.eq(cut.endpoint)).select(spared::delivery);
-        let slice: Vec<i64> =
-            taken().filter(deliveries::no.ne_all(spared)).select(deliveries::no).limit(SLICE).load(tx.conn).await?;
+        let slice: Vec<(i16, i64, i64)> = taken()
+            .filter(deliveries::no.ne_all(spared))
+            .select((endpoint_lines::line, endpoint_lines::order_at, endpoint_lines::delivery))
+            .limit(SLICE)
+            .load(tx.conn)
+            .await?;
         let death = (
             deliveries::state.eq(State::Dead.as_str()),
             deliveries::dead_reason.eq(DeadReason::EndpointDisabled.as_str()),
@@ -131,7 +137,11 @@ impl Sentence<Conn> for RewriteCut {
             deliveries::replayable_until.eq(cut.replayable_until),
             deliveries::updated_at.eq(tx.stamp.as_micros()),
         );
-        update(deliveries::table.filter(deliveries::no.eq_any(&slice))).set(death).execute(tx.conn).await?;
+        let numbers = slice.iter().map(|entry| entry.2);
+        update(deliveries::table.filter(deliveries::no.eq_any(numbers))).set(death).execute(tx.conn).await?;
+        for (line, order_at, no) in &slice {
+            delete(endpoint_lines::table.find((cut.endpoint, line, order_at, no))).execute(tx.conn).await?;
+        }
         if slice.len() as i64 == SLICE {
             return Ok(true);
         }

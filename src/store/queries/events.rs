@@ -13,7 +13,7 @@ use crate::domain::delivery::State;
 use crate::store::list::{EventFound, EventSummary, FindEvent, From, ListEvents, Listed, StateCounts};
 use crate::store::rows::at;
 use crate::store::schema::{deliveries, endpoints, events, spared};
-use crate::store::sentence::Question;
+use crate::store::sentence::{Files, Question};
 
 /// An event's row without its body: no, id, type, created, received, committed, data_start, first delivery, count.
 type Head = (i64, String, String, i64, i64, i64, i64, i64, i32);
@@ -79,6 +79,10 @@ impl Question<Conn> for ListEvents {
         }
         Ok(page(summaries, &self.page, |event| (event.updated_at.as_micros(), event.no)))
     }
+
+    fn files(&self) -> Files {
+        if self.filter.state.is_some_and(State::waits) { Files::All } else { Files::Nothing }
+    }
 }
 
 impl ListEvents {
@@ -143,8 +147,8 @@ fn has(state: State) -> SqlLiteral<Bool> {
 /// The beginnings of conditions that an event is one of those whose deliveries' rows say that they are dead, or wait. The
 /// tenant and a bracket are missing.
 const WITH_DEAD: &str = "events.no IN (SELECT d.event FROM deliveries d WHERE d.state = 'dead' AND d.tenant = ";
-const WITH_WAITING: &str = "events.no IN (SELECT d.event FROM deliveries d JOIN endpoints p ON p.no = d.endpoint \
-     WHERE d.state IN ('pending', 'failed') AND p.tenant = ";
+const WITH_WAITING: &str = "events.no IN (SELECT d.event FROM endpoints p JOIN endpoint_lines l ON l.endpoint = p.no \
+     JOIN deliveries d ON d.no = l.delivery WHERE p.tenant = ";
 
 /// Completes an event with what its deliveries are: their states counted as a reader sees them, deleted endpoints' left
 /// out, and when the last of them changed.

@@ -4,13 +4,15 @@
 use diesel::prelude::*;
 use diesel::{QueryResult, delete, update};
 
-use super::views::{self, says_waiting};
+use super::filing::file;
+use super::views;
 use super::{Conn, RunQueryDsl, Tx};
 use crate::domain::delivery::{DeadReason, State};
 use crate::domain::ids::{EndpointNo, TenantNo};
 use crate::store::change::{Expire, PurgeEvents, PurgeOld, Purged, RemoveDeleted, SLICE};
 use crate::store::schema::{
-    attempts, cuts, deliveries, endpoint_health, endpoints, events, idempotency, notifications, spared,
+    attempts, cuts, deliveries, endpoint_deliveries, endpoint_health, endpoint_lines, endpoints, events, idempotency,
+    notifications, spared,
 };
 use crate::store::sentence::Sentence;
 
@@ -22,12 +24,25 @@ impl Sentence<Conn> for RemoveDeleted {
         let Some(endpoint) = gone.first::<i64>(tx.conn).await.optional()? else {
             return Ok(false);
         };
-        let slice: Vec<i64> = deliveries::table
-            .filter(deliveries::endpoint.eq(endpoint))
-            .select(deliveries::no)
+        file(tx, EndpointNo(endpoint)).await?;
+        let waiting: Vec<(i64, i16, i64, i64)> =
+            endpoint_lines::table.filter(endpoint_lines::endpoint.eq(endpoint)).limit(SLICE).load(tx.conn).await?;
+        for entry in &waiting {
+            delete(endpoint_lines::table.find(*entry)).execute(tx.conn).await?;
+        }
+        if waiting.len() as i64 == SLICE {
+            return Ok(true);
+        }
+        let its = endpoint_deliveries::table.filter(endpoint_deliveries::endpoint.eq(endpoint));
+        let slice: Vec<i64> = its
+            .order(endpoint_deliveries::delivery)
+            .select(endpoint_deliveries::delivery)
             .limit(SLICE)
             .load(tx.conn)
             .await?;
+        for no in &slice {
+            delete(endpoint_deliveries::table.find((endpoint, no))).execute(tx.conn).await?;
+        }
         delete(attempts::table.filter(attempts::delivery.eq_any(&slice))).execute(tx.conn).await?;
         delete(deliveries::table.filter(deliveries::no.eq_any(&slice))).execute(tx.conn).await?;
         if (slice.len() as i64) < SLICE {
@@ -66,6 +81,10 @@ impl Sentence<Conn> for PurgeEvents {
             };
             if its.iter().any(needed) {
                 continue;
+            }
+            for view in &its {
+                file(tx, view.endpoint).await?;
+                delete(endpoint_deliveries::table.find((view.endpoint.0, view.no.0))).execute(tx.conn).await?;
             }
             for dead in its.iter().filter(|view| view.state == State::Dead) {
                 tx.touched.entry(dead.endpoint).or_default().dead -= 1;
@@ -118,16 +137,20 @@ impl Sentence<Conn> for Expire {
         };
         let (cut, kept, tenant) = (entry.cut as i32, entry.dead_letters, entry.tenant);
         let flying: Vec<i64> = self.on_the_wire.iter().map(|no| no.0).collect();
-        let held = deliveries::table
-            .filter(deliveries::endpoint.eq(self.endpoint.0).and(deliveries::tenant.eq(tenant.0)))
-            .filter(says_waiting())
+        file(tx, self.endpoint).await?;
+        let held = endpoint_lines::table
+            .inner_join(deliveries::table)
+            .filter(endpoint_lines::endpoint.eq(self.endpoint.0).and(deliveries::tenant.eq(tenant.0)))
             .filter(deliveries::cut.eq(cut).and(deliveries::due_at.lt(self.before.as_micros())))
             .filter(deliveries::no.ne_all(flying))
-            .select((deliveries::no, deliveries::state))
+            .select((deliveries::state, endpoint_lines::all_columns))
             .limit(SLICE)
-            .load::<(i64, String)>(tx.conn)
+            .load::<(String, (i64, i16, i64, i64))>(tx.conn)
             .await?;
-        let numbers: Vec<i64> = held.iter().map(|(no, _)| *no).collect();
+        for (_, entry) in &held {
+            delete(endpoint_lines::table.find(*entry)).execute(tx.conn).await?;
+        }
+        let numbers = held.iter().map(|(_, entry)| entry.3);
         let death = (
             deliveries::state.eq(State::Dead.as_str()),
             deliveries::dead_reason.eq(DeadReason::Expired.as_str()),
@@ -136,7 +159,7 @@ impl Sentence<Conn> for Expire {
             deliveries::updated_at.eq(tx.stamp.as_micros()),
         );
         update(deliveries::table.filter(deliveries::no.eq_any(numbers))).set(death).execute(tx.conn).await?;
-        let pending = held.iter().filter(|(_, state)| state == State::Pending.as_str()).count() as i64;
+        let pending = held.iter().filter(|(state, _)| state == State::Pending.as_str()).count() as i64;
         let touched = tx.touched.entry(self.endpoint).or_default();
         touched.pending -= pending;
         touched.failed -= held.len() as i64 - pending;

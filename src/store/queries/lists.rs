@@ -9,14 +9,15 @@ use diesel::sql_types::Bool;
 use super::views::{self, Parts, joined, not_cut, says_dead, says_waiting, select};
 use super::{Conn, RunQueryDsl};
 use crate::domain::delivery::{DueReason, Line, State};
-use crate::domain::ids::TenantNo;
+use crate::domain::ids::{EndpointNo, TenantNo};
 use crate::store::error::corrupt;
 use crate::store::list::*;
 use crate::store::rows::{AttemptRow, DeliveryRow, EndpointRow, HealthRow, NotificationRow, at};
 use crate::store::schema::{
-    api_keys, attempts, deliveries, endpoint_health, endpoints, events, notifications, spared, tenants,
+    api_keys, attempts, deliveries, endpoint_deliveries, endpoint_health, endpoint_lines, endpoints, events,
+    notifications, spared, tenants,
 };
-use crate::store::sentence::Question;
+use crate::store::sentence::{Files, Question};
 use crate::store::view::DeliveryView;
 
 /// Cuts the one row too many off a page and says where the list goes on.
@@ -31,62 +32,23 @@ pub fn page<T>(mut rows: Vec<T>, page: &Page, place: impl Fn(&T) -> (i64, i64)) 
     Listed { rows, more, end }
 }
 
-impl Question<Conn> for ListDeliveries {
-    type Answer = Listed<DeliveryView>;
-
-    async fn ask(&self, conn: &mut Conn) -> QueryResult<Self::Answer> {
-        let filter = &self.filter;
-        let tenant = self.page.tenant.0;
-        let mut query = joined!().limit(self.page.limit + 1).select(select!()).into_boxed();
-        query = match filter.state {
-            // Few wait, compared with the history, and their index is one of endpoints.
-            Some(state) if state.waits() => query.filter(endpoints::tenant.eq(tenant)),
-            _ => query.filter(deliveries::tenant.eq(tenant)),
-        };
-        if let Some(id) = &filter.event_id {
-            let range = events::table
-                .filter(events::tenant.eq(tenant).and(events::id.eq(id)))
-                .select((events::first_delivery, events::deliveries));
-            let (first, count): (i64, i32) = range.first(conn).await.optional()?.unwrap_or_default();
+/// What a list of deliveries asks for beside its order and its place, on one of the sources below.
+macro_rules! filtered {
+    ($source:expr, $list:expr, $any_cut:expr, $range:expr) => {{
+        let filter = &$list.filter;
+        let mut query = $source.limit($list.page.limit + 1).select(select!()).into_boxed();
+        if let Some((first, count)) = $range {
             query = query.filter(deliveries::no.ge(first).and(deliveries::no.lt(first + i64::from(count))));
         }
-        query = match self.page.from {
-            From::Newest { before } => {
-                let before = before.unwrap_or(i64::MAX);
-                match filter.state {
-                    // Or the endpoints' whole histories would be walked, in this order.
-                    Some(state) if state.waits() => {
-                        query.order(views::number_unindexed().desc()).filter(views::number_unindexed().lt(before))
-                    }
-                    _ => query.order(deliveries::no.desc()).filter(deliveries::no.lt(before)),
-                }
-            }
-            From::Changed { after, no } => {
-                let after = after.as_micros();
-                query
-                    .order((deliveries::updated_at, deliveries::no))
-                    .filter(deliveries::updated_at.ge(after))
-                    .filter(deliveries::updated_at.gt(after).or(deliveries::no.gt(no)))
-            }
-        };
         query = match filter.state {
             None => query,
-            Some(State::Dead) if views::any_cut(conn, self.page.tenant).await? => {
+            Some(State::Dead) if $any_cut => {
                 query.filter(says_dead().or(says_waiting().and(diesel::dsl::not(not_cut()))))
             }
             Some(State::Dead) => query.filter(says_dead()),
-            Some(state) if state.waits() => {
-                query.filter(says_waiting()).filter(deliveries::state.eq(state.as_str()).and(not_cut()))
-            }
+            Some(state) if state.waits() => query.filter(deliveries::state.eq(state.as_str()).and(not_cut())),
             Some(state) => query.filter(deliveries::state.eq(state.as_str())),
         };
-        if let Some(endpoint) = filter.endpoint {
-            query = match filter.state {
-                // The tenant's dead are fewer than all that the endpoint ever got.
-                Some(State::Dead) => query.filter(views::endpoint_unindexed().eq(endpoint.0)),
-                _ => query.filter(deliveries::endpoint.eq(endpoint.0)),
-            };
-        }
         if let Some(kind) = &filter.event_type {
             query = query.filter(events::kind.eq(kind));
         }
@@ -114,10 +76,100 @@ impl Question<Conn> for ListDeliveries {
                 false => query.filter(deliveries::dead_reason.eq(reason.as_str())),
             };
         }
-        let rows = query.load::<Parts>(conn).await?;
+        query
+    }};
+}
+
+impl Question<Conn> for ListDeliveries {
+    type Answer = Listed<DeliveryView>;
+
+    async fn ask(&self, conn: &mut Conn) -> QueryResult<Self::Answer> {
+        let (filter, tenant) = (&self.filter, self.page.tenant);
+        let any_cut = filter.state == Some(State::Dead) && views::any_cut(conn, tenant).await?;
+        let range = match &filter.event_id {
+            None => None,
+            Some(id) => {
+                let event = events::table.filter(events::tenant.eq(tenant.0).and(events::id.eq(id)));
+                let range = event.select((events::first_delivery, events::deliveries));
+                Some(range.first::<(i64, i32)>(conn).await.optional()?.unwrap_or_default())
+            }
+        };
+        let rows: Vec<Parts> = match self.source() {
+            Source::Lines { before } => {
+                // Few wait, compared with the history.
+                let lines = joined!().inner_join(endpoint_lines::table.on(endpoint_lines::delivery.eq(deliveries::no)));
+                let mut query = filtered!(lines, self, any_cut, range)
+                    .filter(endpoints::tenant.eq(tenant.0).and(endpoint_lines::endpoint.eq(endpoints::no)))
+                    .filter(endpoint_lines::delivery.lt(before))
+                    .order(endpoint_lines::delivery.desc());
+                if let Some(endpoint) = filter.endpoint {
+                    query = query.filter(endpoint_lines::endpoint.eq(endpoint.0));
+                }
+                query.load(conn).await?
+            }
+            Source::Endpoint { endpoint, before } => {
+                let its = endpoint_deliveries::table.on(endpoint_deliveries::delivery.eq(deliveries::no));
+                filtered!(joined!().inner_join(its), self, any_cut, range)
+                    .filter(deliveries::tenant.eq(tenant.0).and(endpoint_deliveries::endpoint.eq(endpoint.0)))
+                    .filter(endpoint_deliveries::delivery.lt(before))
+                    .order(endpoint_deliveries::delivery.desc())
+                    .load(conn)
+                    .await?
+            }
+            Source::Tenant => {
+                let mut query = filtered!(joined!(), self, any_cut, range).filter(deliveries::tenant.eq(tenant.0));
+                if let Some(endpoint) = filter.endpoint {
+                    query = query.filter(deliveries::endpoint.eq(endpoint.0));
+                }
+                query = match self.page.from {
+                    From::Newest { before } => {
+                        query.order(deliveries::no.desc()).filter(deliveries::no.lt(before.unwrap_or(i64::MAX)))
+                    }
+                    From::Changed { after, no } => {
+                        let after = after.as_micros();
+                        query
+                            .order((deliveries::updated_at, deliveries::no))
+                            .filter(deliveries::updated_at.ge(after))
+                            .filter(deliveries::updated_at.gt(after).or(deliveries::no.gt(no)))
+                    }
+                };
+                query.load(conn).await?
+            }
+        };
         let listed = page(rows, &self.page, |parts| (parts.0.updated_at, parts.0.no));
         let rows = views::complete(conn, listed.rows).await?;
         Ok(Listed { rows, more: listed.more, end: listed.end })
+    }
+
+    fn files(&self) -> Files {
+        match self.source() {
+            Source::Lines { .. } => self.filter.endpoint.map_or(Files::All, Files::Endpoint),
+            Source::Endpoint { endpoint, .. } => Files::Endpoint(endpoint),
+            Source::Tenant => Files::Nothing,
+        }
+    }
+}
+
+/// Where a list of deliveries is read.
+enum Source {
+    /// In the endpoints' lines.
+    Lines { before: i64 },
+    /// Among all that an endpoint ever got.
+    Endpoint { endpoint: EndpointNo, before: i64 },
+    /// Among all that the tenant has, in the order of numbers or of changes, or among its dead.
+    Tenant,
+}
+
+impl ListDeliveries {
+    fn source(&self) -> Source {
+        let From::Newest { before } = self.page.from else { return Source::Tenant };
+        let before = before.unwrap_or(i64::MAX);
+        match (self.filter.state, self.filter.endpoint) {
+            (Some(state), _) if state.waits() => Source::Lines { before },
+            // The tenant's dead are fewer than all that the endpoint ever got.
+            (Some(State::Dead), _) | (_, None) => Source::Tenant,
+            (_, Some(endpoint)) => Source::Endpoint { endpoint, before },
+        }
     }
 }
 
@@ -198,12 +250,12 @@ impl Question<Conn> for NextDue {
         // One look at the head of each line; within a line the order is that of the due times, or (first attempts, which
         // are due from their acceptance on) makes no difference to anybody who waits.
         for line in [Line::First, Line::Single, Line::Retry] {
-            let head: Option<(i64, String)> = deliveries::table
-                .filter(deliveries::endpoint.eq(self.endpoint.0))
-                .filter(says_waiting())
-                .filter(deliveries::line.eq(line.code()).and(deliveries::cut.eq(self.cut as i32)))
+            let head: Option<(i64, String)> = endpoint_lines::table
+                .inner_join(deliveries::table)
+                .filter(endpoint_lines::endpoint.eq(self.endpoint.0).and(endpoint_lines::line.eq(line.code())))
+                .filter(deliveries::cut.eq(self.cut as i32))
                 .filter(deliveries::no.ne_all(&flying))
-                .order((deliveries::order_at, deliveries::no))
+                .order((endpoint_lines::order_at, endpoint_lines::delivery))
                 .select((deliveries::due_at, deliveries::due_reason))
                 .first(conn)
                 .await
@@ -215,6 +267,10 @@ impl Question<Conn> for NextDue {
             }
         }
         Ok(next)
+    }
+
+    fn files(&self) -> Files {
+        Files::Endpoint(self.endpoint)
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use diesel::QueryResult;
 use diesel::prelude::*;
 
-use super::views::says_waiting;
+use super::views::{self, says_waiting};
 use super::{Conn, RunQueryDsl};
 use crate::domain::content::Content;
 use crate::domain::delivery::Line;
@@ -19,9 +19,9 @@ use crate::domain::subscription::EventFilter;
 use crate::domain::time::Timestamp;
 use crate::store::directory::{Directory, Entry};
 use crate::store::error::corrupt;
-use crate::store::load::{LoadContents, LoadEndpoint, LoadWindow, Needed, NeededBy, Positions, Snapshot};
+use crate::store::load::{LoadContents, LoadEndpoint, LoadLines, LoadWindow, Needed, NeededBy, Positions, Snapshot};
 use crate::store::rows::{DeliveryRow, EndpointRow, HealthRow, at};
-use crate::store::schema::{deliveries, endpoint_health, endpoints, events};
+use crate::store::schema::{deliveries, endpoint_health, endpoint_lines, endpoints, events, meta};
 use crate::store::sentence::Question;
 
 /// An endpoint's row as the directory keeps it.
@@ -88,36 +88,67 @@ impl Question<Conn> for LoadEndpoint {
     }
 }
 
-impl Question<Conn> for LoadWindow {
-    type Answer = Loaded;
+/// What is not filed is read by number, if it is not more than so many rows.
+const SCAN: i64 = 2_048;
 
-    async fn ask(&self, conn: &mut Conn) -> QueryResult<Loaded> {
-        let read_through: Option<i64> = endpoint_health::table
-            .find(self.endpoint.0)
+impl Question<Conn> for LoadLines {
+    type Answer = Option<Loaded>;
+
+    async fn ask(&self, conn: &mut Conn) -> QueryResult<Self::Answer> {
+        let LoadWindow { endpoint, cut, limit } = self.window;
+        let newest: Option<i64> = endpoint_health::table
+            .find(endpoint.0)
             .select(endpoint_health::last_delivery)
             .first(conn)
             .await
             .optional()?;
-        let limit = self.limit as i64;
-        let line = async |conn: &mut Conn, lines: [i16; 2]| {
-            let rows = deliveries::table
-                .filter(deliveries::endpoint.eq(self.endpoint.0))
-                .filter(says_waiting())
-                .filter(deliveries::line.between(lines[0], lines[1]))
-                .filter(deliveries::cut.eq(self.cut as i32))
-                .order((deliveries::line, deliveries::order_at, deliveries::no))
-                .limit(limit + 1)
+        let newest = newest.unwrap_or(0);
+        let (read_through, unfiled) = match self.filed_through {
+            Some(filed_through) => (newest.min(filed_through.0), Vec::new()),
+            None => {
+                let filed_through: i64 = meta::table.find(1).select(meta::filed_through).first(conn).await?;
+                if newest - filed_through > SCAN {
+                    return Ok(None);
+                }
+                let rows = deliveries::table
+                    .filter(deliveries::no.gt(filed_through).and(deliveries::no.le(newest)))
+                    .filter(views::endpoint_unindexed().eq(endpoint.0))
+                    .filter(says_waiting())
+                    .filter(deliveries::cut.eq(cut as i32))
+                    .select(DeliveryRow::as_select())
+                    .load::<DeliveryRow>(conn)
+                    .await?;
+                (newest, rows)
+            }
+        };
+        let line = async |conn: &mut Conn, lines: [Line; 2]| {
+            let mut rows = endpoint_lines::table
+                .inner_join(deliveries::table)
+                .filter(endpoint_lines::endpoint.eq(endpoint.0))
+                .filter(endpoint_lines::line.between(lines[0].code(), lines[1].code()))
+                .filter(endpoint_lines::delivery.le(read_through))
+                .filter(deliveries::cut.eq(cut as i32))
+                .order((endpoint_lines::line, endpoint_lines::order_at, endpoint_lines::delivery))
+                .limit(limit as i64 + 1)
                 .select(DeliveryRow::as_select())
                 .load::<DeliveryRow>(conn)
                 .await?;
-            let complete = rows.len() <= self.limit;
-            let waiting = rows.iter().take(self.limit).map(DeliveryRow::waiting).collect();
+            let codes = lines[0].code()..=lines[1].code();
+            let more = unfiled.iter().filter(|row| codes.contains(&row.line)).cloned();
+            if more.clone().next().is_some() {
+                rows.extend(more);
+                rows.sort_unstable_by_key(|row| (row.line, row.order_at, row.no));
+                // Some of an endpoint's may be filed although older ones of another are not.
+                rows.dedup_by_key(|row| row.no);
+            }
+            let complete = rows.len() <= limit;
+            let waiting = rows.iter().take(limit).map(DeliveryRow::waiting).collect();
             QueryResult::Ok((waiting, complete))
         };
-        let (first, first_complete) = line(conn, [Line::First.code(); 2]).await?;
-        let (second, second_complete) = line(conn, [Line::Single.code(), Line::Retry.code()]).await?;
-        let read_through = DeliveryNo(read_through.unwrap_or(0));
-        Ok(Loaded { first, first_complete, second, second_complete, read_through })
+        let (first, first_complete) = line(conn, [Line::First; 2]).await?;
+        let (second, second_complete) = line(conn, [Line::Single, Line::Retry]).await?;
+        let read_through = DeliveryNo(read_through);
+        Ok(Some(Loaded { first, first_complete, second, second_complete, read_through }))
     }
 }
 

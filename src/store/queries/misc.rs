@@ -1,31 +1,35 @@
 //! Counts, notifications, keys, the clock's anchor: the small change of the store.
 
-use diesel::dsl::sql;
 use diesel::prelude::*;
-use diesel::sql_types::{BigInt, Nullable};
 use diesel::{QueryResult, insert_into, update};
 
+use super::filing::file_some;
+use super::statements::{AddToHealth, KeepNumbers};
 use super::{Conn, RunQueryDsl, Tx};
-use crate::domain::ids::{EndpointNo, TenantNo, unique_id};
+use crate::domain::ids::{DeliveryNo, EndpointNo, TenantNo, unique_id};
 use crate::domain::notice::Notice;
 use crate::domain::time::Timestamp;
 use crate::store::change::{KeepAnchor, KeepKey, MarkRead, Tell};
 use crate::store::rows::{NotificationRow, micros};
-use crate::store::schema::{api_keys, endpoint_health, meta, notifications};
+use crate::store::schema::{api_keys, meta, notifications};
 use crate::store::sentence::{Sentence, Touched};
 
-/// Writes what the group changed in counts, and where its numbers stand. The last thing before a commit.
-pub async fn flush(tx: &mut Tx<'_>) -> QueryResult<()> {
+/// Writes what the group changed in counts, files what is due, and writes where the numbers stand. The last thing before
+/// a commit. `idle`: there is no group, only what can be filed.
+pub async fn flush(tx: &mut Tx<'_>, idle: bool) -> QueryResult<()> {
+    let added = tx.hints.values().map(|hint| hint.deliveries.len()).sum();
     for (endpoint, touched) in std::mem::take(tx.touched) {
         write(tx.conn, endpoint, touched).await?;
     }
-    let numbers = (
-        meta::last_stamp.eq(tx.stamp.as_micros()),
-        meta::last_event.eq(tx.counters.event),
-        meta::last_delivery.eq(tx.counters.delivery),
-        meta::last_other.eq(tx.counters.other),
-    );
-    update(meta::table.find(1)).set(numbers).execute(tx.conn).await?;
+    file_some(tx, added, idle).await?;
+    let numbers = KeepNumbers {
+        stamp: tx.stamp.as_micros(),
+        event: tx.counters.event,
+        delivery: tx.counters.delivery,
+        other: tx.counters.other,
+        filed: tx.unfiled.filed_through(DeliveryNo(tx.counters.delivery)).0,
+    };
+    numbers.execute(tx.conn).await?;
     Ok(())
 }
 
@@ -38,21 +42,10 @@ pub async fn flush_one(tx: &mut Tx<'_>, endpoint: EndpointNo) -> QueryResult<()>
 }
 
 async fn write(conn: &mut Conn, endpoint: EndpointNo, touched: Touched) -> QueryResult<()> {
-    let counts = (
-        endpoint_health::pending.eq(endpoint_health::pending + touched.pending),
-        endpoint_health::failed.eq(endpoint_health::failed + touched.failed),
-        endpoint_health::dead.eq(endpoint_health::dead + touched.dead),
-    );
-    let last_delivery = touched.last_delivery.map(|last| endpoint_health::last_delivery.eq(last.0));
-    // The earlier of both; NULL, which is never, counts as later.
-    let wake_at = touched.wake_at.map(|wake_at| {
-        let at = wake_at.as_micros();
-        let earlier = sql::<Nullable<BigInt>>("CASE WHEN wake_at < ").bind::<BigInt, _>(at);
-        endpoint_health::wake_at.eq(earlier.sql(" THEN wake_at ELSE ").bind::<BigInt, _>(at).sql(" END"))
-    });
-    // One statement: with a large fan-out this is written for every endpoint in every group.
-    let row = endpoint_health::table.find(endpoint.0);
-    update(row).set((counts, last_delivery, wake_at)).execute(conn).await?;
+    let Touched { pending, failed, dead, last_delivery, wake_at } = touched;
+    let last_delivery = last_delivery.map(|last| last.0);
+    let row = AddToHealth { endpoint: endpoint.0, pending, failed, dead, last_delivery, wake_at: micros(wake_at) };
+    row.execute(conn).await?;
     Ok(())
 }
 

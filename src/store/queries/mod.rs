@@ -5,6 +5,7 @@ mod accept;
 mod cut;
 mod endpoints;
 mod events;
+mod filing;
 mod guard;
 mod jobs;
 mod lists;
@@ -12,10 +13,26 @@ mod load;
 mod misc;
 mod record;
 mod requeue;
+mod statements;
 mod views;
 
-use super::{Conn, RunQueryDsl, Tx};
+/// Inserts rows, many in one statement: its text depends on their number, and it is prepared once for each.
+macro_rules! insert_all {
+    ($conn:expr, $table:expr, $rows:expr) => {{
+        let (chunks, rest) = $rows.as_chunks::<16>();
+        for chunk in chunks {
+            diesel::insert_into($table).values(chunk).execute($conn).await?;
+        }
+        for row in rest {
+            diesel::insert_into($table).values(row).execute($conn).await?;
+        }
+    }};
+}
+use insert_all;
+
+use super::{Backend, Conn, RunQueryDsl, Tx};
 
 pub use cut::recover;
+pub use filing::refile;
 pub use load::directory;
 pub use misc::flush;

@@ -5,19 +5,22 @@ use diesel::prelude::*;
 use diesel::{QueryResult, insert_into, update};
 
 use super::cut::{Cut, cut};
+use super::filing::moved;
 use super::misc::notify;
+use super::statements::{Delivered, Died, JudgeHealth, Retried};
 use super::{Conn, RunQueryDsl, Tx};
 use crate::domain::attempt::{Finding, Outcome};
-use crate::domain::delivery::{Next, State};
+use crate::domain::delivery::{Line, Next, State};
 use crate::domain::dispatcher::Batch;
 use crate::domain::endpoint::Status;
-use crate::domain::ids::{DeliveryNo, TenantNo};
+use crate::domain::ids::{DeliveryNo, EndpointNo, TenantNo};
 use crate::domain::judge::{Ended, Verdict};
 use crate::domain::time::{Span, Timestamp};
 use crate::store::record::{Record, RecordRest, Recorded};
 use crate::store::rows::{AttemptRow, micros};
-use crate::store::schema::{attempts, deliveries, endpoint_health, spared};
+use crate::store::schema::{attempts, endpoint_health, spared};
 use crate::store::sentence::Sentence;
+use crate::store::unfiled::Place;
 
 impl Sentence<Conn> for Record {
     type Reply = Recorded;
@@ -35,7 +38,7 @@ impl Sentence<Conn> for Record {
         let mut counts = Counts::default();
         let mut skipped = false;
         for (ended, verdict) in &batch.results {
-            if !write_result(tx, tenant, dead_letters, ended, verdict).await? {
+            if !write_result(tx, tenant, batch.endpoint, dead_letters, ended, verdict).await? {
                 skipped = true;
                 continue;
             }
@@ -97,52 +100,65 @@ impl Counts {
 async fn write_result(
     tx: &mut Tx<'_>,
     tenant: TenantNo,
+    endpoint: EndpointNo,
     dead_letters: Span,
     ended: &Ended,
     verdict: &Verdict,
 ) -> QueryResult<bool> {
     let delivery = &ended.delivery;
-    let row = deliveries::table
-        .filter(deliveries::no.eq(delivery.no.0))
-        .filter(deliveries::tenant.eq(tenant.0))
-        .filter(deliveries::run.eq(delivery.run as i32))
-        .filter(deliveries::attempts_total.eq(delivery.attempts_total as i32));
-    let judged = (
-        deliveries::state.eq(verdict.next.state().as_str()),
-        deliveries::attempt.eq(delivery.attempt as i32 + 1),
-        deliveries::attempts_total.eq(delivery.attempts_total as i32 + 1),
-        deliveries::last_status.eq(ended.attempt.report.finding.status().map(i32::from)),
-        deliveries::last_error_kind.eq(error(&ended.attempt.report.finding).map(|(kind, _)| kind)),
-        deliveries::updated_at.eq(tx.stamp.as_micros()),
-    );
-    let ended_at = ended.attempt.ended_at;
+    let (no, tenant_no, run) = (delivery.no.0, tenant.0, delivery.run as i32);
+    let (before, attempt) = (delivery.attempts_total as i32, delivery.attempt as i32 + 1);
+    let finding = &ended.attempt.report.finding;
+    let (status, error_kind) = (finding.status().map(i32::from), error(finding).map(|(kind, _)| kind));
+    let (updated_at, ended_at) = (tx.stamp.as_micros(), ended.attempt.ended_at.as_micros());
     let changed = match verdict.next {
         Next::Delivered => {
-            let first =
-                diesel::dsl::sql::<diesel::sql_types::Nullable<diesel::sql_types::BigInt>>("coalesce(delivered_at, ")
-                    .bind::<diesel::sql_types::BigInt, _>(ended_at.as_micros())
-                    .sql(")");
-            update(row).set((judged, deliveries::delivered_at.eq(first))).execute(tx.conn).await?
+            let row = Delivered { no, tenant: tenant_no, run, before, attempt, status, updated_at, ended_at };
+            row.execute(tx.conn).await?
         }
         Next::Retry { due_at, reason } => {
-            let probed_at = verdict.probed_at.or(delivery.probed_at);
-            let line = crate::domain::delivery::Line::Retry.code();
-            let place = (deliveries::line.eq(line), deliveries::order_at.eq(due_at.as_micros()));
-            let due = (deliveries::due_at.eq(due_at.as_micros()), deliveries::due_reason.eq(reason.as_str()));
-            update(row).set((judged, place, due, deliveries::probed_at.eq(micros(probed_at)))).execute(tx.conn).await?
+            let row = Retried {
+                no,
+                tenant: tenant_no,
+                run,
+                before,
+                attempt,
+                status,
+                error_kind,
+                updated_at,
+                line: Line::Retry.code(),
+                due_at: due_at.as_micros(),
+                due_reason: reason.as_str(),
+                probed_at: micros(verdict.probed_at.or(delivery.probed_at)),
+            };
+            row.execute(tx.conn).await?
         }
         Next::Dead(reason) => {
-            let death = (
-                deliveries::dead_reason.eq(reason.as_str()),
-                deliveries::dead_at.eq(ended_at.as_micros()),
-                deliveries::replayable_until.eq((ended_at + dead_letters).as_micros()),
-            );
-            update(row).set((judged, death)).execute(tx.conn).await?
+            let row = Died {
+                no,
+                tenant: tenant_no,
+                run,
+                before,
+                attempt,
+                status,
+                error_kind,
+                updated_at,
+                reason: reason.as_str(),
+                ended_at,
+                replayable_until: (ended.attempt.ended_at + dead_letters).as_micros(),
+            };
+            row.execute(tx.conn).await?
         }
     };
     if changed == 0 {
         return Ok(false);
     }
+    let from = Place { line: delivery.line, order_at: delivery.order_at };
+    let to = match verdict.next {
+        Next::Retry { due_at, .. } => Some(Place { line: Line::Retry, order_at: due_at }),
+        Next::Delivered | Next::Dead(_) => None,
+    };
+    moved(tx, endpoint, delivery.no, Some(from), to).await?;
     insert_into(attempts::table).values(attempt_row(tenant, ended, verdict.outcome)).execute(tx.conn).await?;
     Ok(true)
 }
@@ -190,44 +206,25 @@ async fn write_health(tx: &mut Tx<'_>, batch: &Batch, counts: Counts, newer: boo
     // A delivery that the actor has not heard of yet must be found even if its hint is lost.
     let wake_at = if newer { Some(tx.stamp) } else { batch.wake_at };
     let health = &batch.health;
-    let row = endpoint_health::table.find(batch.endpoint.0);
-    let streaks = (
-        endpoint_health::failures.eq(i64::from(health.failures)),
-        endpoint_health::failing_since.eq(micros(health.failing_since)),
-        endpoint_health::exhausted.eq(i64::from(health.exhausted)),
-        endpoint_health::alerted.eq(health.alerted),
-        endpoint_health::opened_at.eq(micros(health.circuit.opened_at())),
-        endpoint_health::retry_at.eq(micros(health.circuit.retry_at())),
-    );
-    let (pending, failed, dead) = (counts.pending, counts.failed, counts.dead);
-    let moved = (
-        endpoint_health::version.eq(batch.expected.health + 1),
-        endpoint_health::pending.eq(endpoint_health::pending + pending),
-        endpoint_health::failed.eq(endpoint_health::failed + failed),
-        endpoint_health::dead.eq(endpoint_health::dead + dead),
-        endpoint_health::wake_at.eq(micros(wake_at)),
-    );
-    update(row).set((streaks, moved)).execute(tx.conn).await?;
-    if let Some((delivery, number)) = counts.last {
-        let success_at = counts.success_at.map(Timestamp::as_micros);
-        let failure_at = counts.failure_at.map(Timestamp::as_micros);
-        let last = (
-            endpoint_health::last_attempt_delivery.eq(delivery.0),
-            endpoint_health::last_attempt_number.eq(i64::from(number)),
-        );
-        match (success_at, failure_at) {
-            (Some(success), Some(failure)) => {
-                let both = (endpoint_health::last_success_at.eq(success), endpoint_health::last_failure_at.eq(failure));
-                update(row).set((last, both)).execute(tx.conn).await?
-            }
-            (Some(success), None) => {
-                update(row).set((last, endpoint_health::last_success_at.eq(success))).execute(tx.conn).await?
-            }
-            (None, failure) => {
-                update(row).set((last, endpoint_health::last_failure_at.eq(failure))).execute(tx.conn).await?
-            }
-        };
-    }
+    let row = JudgeHealth {
+        endpoint: batch.endpoint.0,
+        version: batch.expected.health + 1,
+        failures: i64::from(health.failures),
+        failing_since: micros(health.failing_since),
+        exhausted: i64::from(health.exhausted),
+        alerted: health.alerted,
+        opened_at: micros(health.circuit.opened_at()),
+        retry_at: micros(health.circuit.retry_at()),
+        pending: counts.pending,
+        failed: counts.failed,
+        dead: counts.dead,
+        wake_at: micros(wake_at),
+        last_delivery: counts.last.map(|(delivery, _)| delivery.0),
+        last_number: counts.last.map(|(_, number)| i64::from(number)),
+        success_at: micros(counts.success_at),
+        failure_at: micros(counts.failure_at),
+    };
+    row.execute(tx.conn).await?;
     if let Some(entry) = tx.directory.get_mut(batch.endpoint) {
         entry.health_version += 1;
     }

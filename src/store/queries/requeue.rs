@@ -3,6 +3,7 @@
 use diesel::prelude::*;
 use diesel::{QueryResult, delete, update};
 
+use super::filing::moved;
 use super::misc::flush_one;
 use super::views::{self, Parts, joined, not_cut, says_dead, says_waiting, select};
 use super::{Conn, RunQueryDsl, Tx};
@@ -14,6 +15,7 @@ use crate::store::change::{Door, NotPutBack, PutBack, PutBackReply, RequeueSlice
 use crate::store::rows::DeliveryRow;
 use crate::store::schema::{deliveries, endpoint_health, endpoints, events, spared};
 use crate::store::sentence::Sentence;
+use crate::store::unfiled::Place;
 use crate::store::view::DeliveryView;
 
 impl Sentence<Conn> for PutBack {
@@ -73,6 +75,8 @@ async fn put_back(tx: &mut Tx<'_>, view: &DeliveryView, line: Line, now: Timesta
         );
         update(row).set((due, run)).execute(tx.conn).await?;
     }
+    let from = view.place;
+    moved(tx, view.endpoint, view.no, from, Some(Place { line, order_at: now })).await?;
     let touched = tx.touched.entry(view.endpoint).or_default();
     match view.state {
         State::Failed => touched.failed -= 1,

@@ -128,17 +128,12 @@ pub async fn any_cut(conn: &mut Conn, tenant: TenantNo) -> QueryResult<bool> {
     Ok(count > 0)
 }
 
-/// Columns as no index has them, for where SQLite would take a large one and leave the small one alone.
-pub fn number_unindexed() -> SqlLiteral<BigInt> {
-    sql("deliveries.no + 0")
-}
-
+/// The column as no index has it, for where SQLite would take a large one and leave the small one alone.
 pub fn endpoint_unindexed() -> SqlLiteral<BigInt> {
     sql("deliveries.endpoint + 0")
 }
 
-/// The condition that a row says it waits. Written as a literal, because only then can the partial index
-/// `deliveries_waiting` serve it.
+/// The condition that a row says it waits.
 pub fn says_waiting() -> SqlLiteral<Bool> {
     sql("deliveries.state IN ('pending', 'failed')")
 }

@@ -13,5 +13,6 @@ pub use writer::{Writer, WriterHandle};
 
 /// What `queries/` is compiled for.
 pub type Conn = diesel::SqliteConnection;
+type Backend = diesel::sqlite::Sqlite;
 type Tx<'a> = crate::store::sentence::Tx<'a, Conn>;
 use dsl::RunQueryDsl;

@@ -4,7 +4,9 @@
 //! in halves until the culprit stands alone; the others go through.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::Duration;
 
 use diesel::QueryResult;
 use diesel::connection::{AnsiTransactionManager, TransactionManager};
@@ -18,10 +20,15 @@ use crate::store::directory::Directory;
 use crate::store::error::StoreError;
 use crate::store::hint::HintSink;
 use crate::store::sentence::{Counters, Hints, Sentence};
+use crate::store::unfiled::Unfiled;
 
 /// What a group may hold of each kind, by weight: so much that its commit costs each member little, and so little that
 /// nobody waits long for the others. When a hundred receivers hang, their sixteen hundred results come at once.
 const GROUP: usize = 128;
+
+/// With nothing else to write for so long, the writer files what is not filed.
+const IDLE: Duration = Duration::from_millis(250);
+const FOREVER: Duration = Duration::from_secs(86_400);
 
 /// A sentence in the queue, with the way back for its reply.
 trait Job: Send {
@@ -88,6 +95,8 @@ struct Shared {
     /// The same for [`Writer::run_here`].
     arrived_here: Notify,
     limit: usize,
+    /// So many deliveries are not filed.
+    unfiled: AtomicUsize,
 }
 
 impl Shared {
@@ -130,6 +139,11 @@ impl WriterHandle {
         answer.await.unwrap_or(Err(StoreError::Closed))
     }
 
+    /// Whether deliveries are in rows and not yet in the indexes by endpoint.
+    pub fn has_unfiled(&self) -> bool {
+        self.0.unfiled.load(Ordering::Acquire) > 0
+    }
+
     /// Lets the writer finish what is queued and end.
     pub fn close(&self) {
         self.0.lock().closed = true;
@@ -144,6 +158,9 @@ pub struct Writer {
     directory: Directory,
     counters: Counters,
     last_stamp: Timestamp,
+    unfiled: Unfiled,
+    /// What is not filed has to be found out from the rows first: a transaction has failed.
+    refile: bool,
     budget: ByteBudget,
     sink: Arc<dyn HintSink>,
     shared: Arc<Shared>,
@@ -161,10 +178,16 @@ impl Writer {
         limit: usize,
     ) -> Result<(Writer, WriterHandle), StoreError> {
         let directory = dsl::run(queries::directory(&mut conn))?;
-        let shared =
-            Arc::new(Shared { queue: Mutex::default(), arrived: Condvar::new(), arrived_here: Notify::new(), limit });
+        let shared = Arc::new(Shared {
+            queue: Mutex::default(),
+            arrived: Condvar::new(),
+            arrived_here: Notify::new(),
+            limit,
+            unfiled: AtomicUsize::new(0),
+        });
         let handle = WriterHandle(shared.clone());
-        Ok((Writer { conn, clock, directory, counters, last_stamp, budget, sink, shared }, handle))
+        let (unfiled, refile) = (Unfiled::default(), false);
+        Ok((Writer { conn, clock, directory, counters, last_stamp, unfiled, refile, budget, sink, shared }, handle))
     }
 
     /// Writes until the queue is closed and empty. Blocks; run it on a thread of its own.
@@ -180,7 +203,12 @@ impl Writer {
                     if queue.closed {
                         return;
                     }
-                    queue = self.shared.arrived.wait(queue).unwrap_or_else(|poisoned| poisoned.into_inner());
+                    let waited = self.shared.arrived.wait_timeout(queue, self.patience());
+                    let (again, timeout) = waited.unwrap_or_else(|poisoned| poisoned.into_inner());
+                    queue = again;
+                    if timeout.timed_out() && !self.unfiled.is_empty() {
+                        break take(&mut queue);
+                    }
                 }
             };
             self.commit(group);
@@ -198,15 +226,27 @@ impl Writer {
             match group.is_empty() {
                 false => self.commit(group),
                 true if closed => return,
-                true => self.shared.arrived_here.notified().await,
+                true => {
+                    let arrived = tokio::time::timeout(self.patience(), self.shared.arrived_here.notified());
+                    if arrived.await.is_err() && !self.unfiled.is_empty() {
+                        self.commit(Vec::new());
+                    }
+                }
             }
         }
     }
 
+    /// How long to wait for something to write before filing what is not filed.
+    fn patience(&self) -> Duration {
+        if self.unfiled.is_empty() { FOREVER } else { IDLE }
+    }
+
+    /// Commits a group; an empty one only files.
     fn commit(&mut self, mut group: Vec<Box<dyn Job>>) {
         let mut hints = Hints::new();
         match self.transaction(&mut group, &mut hints) {
             Ok(()) => {
+                self.shared.unfiled.store(self.unfiled.len(), Ordering::Release);
                 group.into_iter().for_each(|job| job.committed());
                 if !hints.is_empty() {
                     self.sink.committed(hints.into_values().collect());
@@ -229,10 +269,12 @@ impl Writer {
         let (counters, stamp) = (self.counters, self.clock.now().max(self.last_stamp + Span::from_micros(1)));
         let result = self.try_transaction(group, hints, stamp);
         match &result {
-            Ok(()) => self.last_stamp = stamp,
+            Ok(()) => (self.last_stamp, self.refile) = (stamp, false),
             Err(_) => {
                 self.counters = counters;
                 hints.clear();
+                self.unfiled = Unfiled::default();
+                self.refile = true;
                 // What the failed members changed in memory never happened. If this read fails too, the next
                 // transaction fails on the same database.
                 match dsl::run(queries::directory(&mut self.conn)) {
@@ -247,17 +289,21 @@ impl Writer {
     fn try_transaction(&mut self, group: &mut [Box<dyn Job>], hints: &mut Hints, stamp: Timestamp) -> QueryResult<()> {
         AnsiTransactionManager::begin_transaction_sql(&mut self.conn, "BEGIN IMMEDIATE")?;
         let mut touched = BTreeMap::new();
+        let idle = group.is_empty();
+        let refiled = if self.refile { dsl::run(queries::refile(&mut self.conn)).map(drop) } else { Ok(()) };
         let mut tx = Tx {
             conn: &mut self.conn,
             directory: &mut self.directory,
             stamp,
             counters: &mut self.counters,
             touched: &mut touched,
+            unfiled: &mut self.unfiled,
             hints,
             budget: &self.budget,
         };
-        let written =
-            group.iter_mut().try_for_each(|job| job.run(&mut tx)).and_then(|()| dsl::run(queries::flush(&mut tx)));
+        let written = refiled
+            .and_then(|()| group.iter_mut().try_for_each(|job| job.run(&mut tx)))
+            .and_then(|()| dsl::run(queries::flush(&mut tx, idle)));
         let committed = written.and_then(|()| AnsiTransactionManager::commit_transaction(&mut self.conn));
         if committed.is_err() {
             // The error that made it fail matters more than one of rolling back.

@@ -10,6 +10,7 @@ use tokio::task::JoinHandle;
 use super::ledger::What;
 use super::life::Life;
 use super::plan::{Dice, policy};
+use super::planted::Plant;
 
 /// Endpoints and deliveries are meant by a number, whatever there is by then.
 #[derive(Clone, Debug)]
@@ -63,6 +64,9 @@ impl Life {
         let one = |number: usize| endpoints[number % endpoints.len()];
         // What the store refuses, people hear of; there is nothing to check about it here.
         match act {
+            Act::Post { event, created_at } if self.plant == Some(Plant::AnsweredEarly) && event.ends_with('7') => {
+                self.post_unsynced(&event, created_at).await;
+            }
             Act::Post { event, created_at } => drop(self.post(&event, created_at).await),
             Act::Disable { endpoint } => {
                 let _ = self.disable(one(endpoint)).await;

@@ -228,3 +228,21 @@ fn s17_removing_the_breaker_closes_the_circuit_and_keeps_the_streaks() {
     });
     world.end();
 }
+
+/// The actor leaves because the cool-down is long; a sweep would find what is due only after up to a second.
+#[test]
+fn s10_s17_enabling_lets_go_at_once_what_the_circuit_held_though_the_actor_has_left() {
+    let mut world = World::new(19, 1.0);
+    world.live(async |life| {
+        let endpoint = open(life, bad_ones(), policy(&[]), 16).await;
+        life.post("good", life.now()).await;
+        life.pass(Span::from_secs(60)).await;
+        assert!(life.engine.live(endpoint).await.is_none(), "its actor has left");
+        life.pass(Span::from_millis(300)).await;
+        life.enable(endpoint).await.expect("well");
+        let enabled = life.now();
+        life.pass(Span::SECOND).await;
+        assert_eq!(of(&life.wires(), "good").first().map(|wire| wire.began.since(enabled)), Some(Span::ZERO));
+    });
+    world.end();
+}

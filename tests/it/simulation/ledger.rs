@@ -28,8 +28,10 @@ pub struct Wire {
     pub url: String,
     pub body: Vec<u8>,
     pub began: Timestamp,
-    /// `None`: cut off before its end.
+    /// `None`: not over, or cut off before its end.
     pub ended: Option<WireEnd>,
+    /// Where and when it was cut off: the process died, or its endpoint's actor is gone.
+    pub cut_off: Option<(u64, Timestamp)>,
 }
 
 #[derive(Clone, Debug)]

@@ -16,7 +16,7 @@ use posthaste::domain::secret::{SecretSet, SigningSecret};
 use posthaste::domain::subscription::EventFilter;
 use posthaste::domain::time::{Span, Timestamp};
 use posthaste::engine::Engine;
-use posthaste::store::accept::{Accept, Accepted, NewEvent};
+use posthaste::store::accept::{Accept, Accepted, NewEvent, Refused};
 use posthaste::store::change::CreateEndpoint;
 use posthaste::store::endpoint_record::EndpointRecord;
 use posthaste::store::error::StoreError;
@@ -27,9 +27,13 @@ use posthaste::store::{DEFAULT_TENANT, Store};
 
 use super::checks::Checks;
 use super::ledger::{Acceptance, Ledger, Noted, Setup, What, Wire};
+use super::planted::Plant;
 use super::receiver::Receiver;
 use super::trouble::Trouble;
 use super::wire::Receivers;
+
+/// What the store says to an acceptance.
+pub type AcceptReply = std::result::Result<Vec<Accepted>, Refused>;
 
 #[derive(Clone)]
 pub struct Life {
@@ -42,6 +46,7 @@ pub struct Life {
     pub trouble: Trouble,
     pub checks: Rc<Checks>,
     pub number: u32,
+    pub plant: Option<Plant>,
 }
 
 impl Life {
@@ -67,8 +72,12 @@ impl Life {
         S: Sentence<diesel::SqliteConnection>,
         F: Fn(&S, &S::Reply) -> Vec<What> + Send + 'static,
     {
+        self.store.write(self.noted(sentence, note)).await
+    }
+
+    fn noted<S, F>(&self, sentence: S, note: F) -> Noted<S, F> {
         let (ledger, life, clock) = (self.ledger.clone(), self.number, self.clock.clone());
-        self.store.write(Noted { sentence, ledger, life, clock, note }).await
+        Noted { sentence, ledger, life, clock, note }
     }
 
     /// Adds an endpoint for every event.
@@ -109,6 +118,16 @@ impl Life {
 
     /// Posts one event that happened at `created_at`; returns when it is accepted.
     pub async fn post(&self, id: &str, created_at: Timestamp) -> Accepted {
+        let accepted = self.store.write(self.acceptance(id, created_at)).await;
+        accepted.expect("the store takes it").expect("it is not refused").remove(0)
+    }
+
+    /// The sentence that accepts an event, written down when it is carried out.
+    pub fn acceptance(
+        &self,
+        id: &str,
+        created_at: Timestamp,
+    ) -> impl Sentence<diesel::SqliteConnection, Reply = AcceptReply> + use<> {
         let id = EventId::parse(id).expect("an event's id");
         let event_type = EventType::parse("order.created").expect("an event type");
         let (body, data_start) = compose_body(&id, &event_type, created_at, "{\"n\": 1}");
@@ -124,11 +143,10 @@ impl Life {
             endpoint_ids: None,
         };
         let accept = Accept { tenant: DEFAULT_TENANT, events: vec![event] };
-        let noted = self.write(accept, |accept, answers| {
+        self.noted(accept, |accept: &Accept, answers: &AcceptReply| {
             let stored = accept.events.iter().zip(answers.iter().flatten()).filter(|(_, answer)| !answer.duplicate);
             stored.map(|(event, answer)| What::Accepted(acceptance(event, answer))).collect()
-        });
-        noted.await.expect("the store takes it").expect("it is not refused").remove(0)
+        })
     }
 
     /// Every request so far.

@@ -22,6 +22,7 @@ mod ledger;
 mod life;
 mod people;
 mod plan;
+mod planted;
 mod receiver;
 mod retries;
 mod seeds;

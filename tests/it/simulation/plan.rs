@@ -12,6 +12,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use super::acts::Act;
+use super::planted::Plant;
 use super::receiver::{self, Receiver, Turn};
 use super::trouble::Plan;
 use super::world::{BEGINNING, World};
@@ -66,12 +67,20 @@ impl Scenario {
         Scenario { seed, dice, world, end: BEGINNING + Span::from_secs(hours * 3_600) }
     }
 
+    /// The same world with a fault in its engine.
+    pub fn with(mut self, plant: Plant) -> Scenario {
+        self.world.plant = Some(plant);
+        self
+    }
+
     pub fn run(mut self) {
+        let posts = self.posts();
+        let times: Vec<Timestamp> = posts.iter().map(|(at, _)| *at).collect();
         let crashes = self.dice.one(&[0, 0, 1, 1, 2, 3]);
-        let mut deaths: Vec<Timestamp> = (0..crashes).map(|_| self.instant()).collect();
+        let mut deaths: Vec<Timestamp> = (0..crashes).map(|_| self.some_time(&times)).collect();
         deaths.push(self.end);
         deaths.sort_unstable();
-        let mut acts = self.acts();
+        let mut acts = self.acts(posts, &times);
         let mut endpoints: Vec<EndpointNo> = Vec::new();
         for death in deaths {
             let (mine, later): (Vec<_>, Vec<_>) = acts.into_iter().partition(|(at, _)| *at < death);
@@ -135,7 +144,20 @@ impl Scenario {
         BEGINNING + Span::from_millis(self.dice.upto(limit))
     }
 
-    fn acts(&mut self) -> Vec<(Timestamp, Act)> {
+    /// An instant at which nothing much may be going on, or one just after an event was posted: attempts begin and end
+    /// then, and their results are written.
+    fn some_time(&mut self, posts: &[Timestamp]) -> Timestamp {
+        match self.dice.upto(3) {
+            0 => self.early(),
+            1 => self.instant(),
+            _ => {
+                let real = Span::from_millis(self.dice.one(&[0, 1, 5, 10, 50, 1_510]) + self.dice.upto(5));
+                (self.dice.one(posts) + real.scaled(self.world.scale)).min(self.end)
+            }
+        }
+    }
+
+    fn posts(&mut self) -> Vec<(Timestamp, Act)> {
         let mut acts = Vec::new();
         for n in 0..5 + self.dice.upto(55).min(self.dice.upto(55)) {
             let at = self.early();
@@ -148,16 +170,30 @@ impl Scenario {
             let n = if self.dice.chance(0.05) { n / 2 } else { n };
             acts.push((at, Act::Post { event: format!("evt_{}_{n}", self.seed), created_at }));
         }
+        acts
+    }
+
+    /// Everything that people and callers do, in its order.
+    fn acts(&mut self, posts: Vec<(Timestamp, Act)>, times: &[Timestamp]) -> Vec<(Timestamp, Act)> {
+        let mut acts = posts;
         for _ in 0..self.dice.one(&[0, 0, 2, 5, 12]) {
-            let at = if self.dice.chance(0.5) { self.early() } else { self.instant() };
+            let at = self.some_time(times);
             let act = Act::draw(&mut self.dice);
             if let Act::Disable { endpoint } = act {
-                acts.push((at + self.dice.secs(0, 7_200), Act::Enable { endpoint }));
+                let within = self.dice.one(&[1, 60, 7_200]);
+                acts.push((at + self.dice.secs(0, within), Act::Enable { endpoint }));
             }
             acts.push((at, act));
         }
         for _ in 0..self.dice.upto(6) {
             acts.push((self.instant(), Act::Inspect));
+        }
+        if self.world.plant == Some(Plant::TwoProbes) {
+            // The engine has to read the endpoint while a probe is on the wire, so people edit it without pause.
+            for _ in 0..200 {
+                let (at, endpoint) = (self.instant(), self.dice.upto(3) as usize);
+                acts.push((at, Act::MaxInFlight { endpoint, max_in_flight: 5 }));
+            }
         }
         acts.sort_by_key(|act| act.0);
         acts

@@ -3,31 +3,33 @@
 
 use std::cell::RefCell;
 use std::panic::AssertUnwindSafe;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, Once};
 
 use super::plan::Scenario;
 
 /// Seeds that CI runs.
 const SEEDS: std::ops::Range<u64> = 0..1_000;
-const THREADS: usize = 2;
 
 thread_local! {
     /// What panicked on this thread while a seed ran, inside actors and tasks too.
     static PANICS: RefCell<Option<Vec<String>>> = const { RefCell::new(None) };
 }
 
-/// Runs one seed; the error is why it failed.
-fn run(seed: u64) -> Result<(), String> {
+/// Runs a world; the error is the first thing that panicked in it.
+pub fn run(scenario: Scenario) -> Result<(), String> {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(keep_panics);
     PANICS.with_borrow_mut(|panics| *panics = Some(Vec::new()));
-    let _ = std::panic::catch_unwind(AssertUnwindSafe(|| Scenario::new(seed).run()));
+    let _ = std::panic::catch_unwind(AssertUnwindSafe(|| scenario.run()));
     let panics = PANICS.with_borrow_mut(Option::take).unwrap_or_default();
-    match panics.first() {
-        Some(first) => {
-            Err(format!("seed {seed}: {first}\nReplay it: POSTHASTE_SEED={seed} cargo test --test it seeds"))
-        }
-        None => Ok(()),
-    }
+    panics.into_iter().next().map_or(Ok(()), Err)
+}
+
+/// Worlds share nothing, so each core may have its own.
+pub fn on_all_cores(work: impl Fn() + Sync) {
+    let cores = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
+    std::thread::scope(|scope| (0..cores).for_each(|_| drop(scope.spawn(&work))));
 }
 
 /// Keeps what panics on a thread that runs seeds; elsewhere a panic is shown as ever.
@@ -63,25 +65,21 @@ fn seeds() -> std::ops::Range<u64> {
 
 #[test]
 fn a_thousand_seeds_keep_the_rules() {
-    keep_panics();
     let range = seeds();
     let (next, stop) = (AtomicU64::new(range.start), AtomicBool::new(false));
     let failures: Mutex<Vec<String>> = Mutex::default();
-    std::thread::scope(|scope| {
-        for _ in 0..THREADS {
-            scope.spawn(|| {
-                while !stop.load(Ordering::Relaxed) {
-                    let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= range.end {
-                        return;
-                    }
-                    if let Err(failure) = run(seed) {
-                        let mut failures = failures.lock().unwrap();
-                        failures.push(failure);
-                        stop.store(failures.len() >= 3, Ordering::Relaxed);
-                    }
-                }
-            });
+    on_all_cores(|| {
+        while !stop.load(Ordering::Relaxed) {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= range.end {
+                return;
+            }
+            if let Err(failure) = run(Scenario::new(seed)) {
+                let replay = format!("Replay it: POSTHASTE_SEED={seed} cargo test --test it seeds");
+                let mut failures = failures.lock().unwrap();
+                failures.push(format!("seed {seed}: {failure}\n{replay}"));
+                stop.store(failures.len() >= 3, Ordering::Relaxed);
+            }
         }
     });
     let failures = failures.into_inner().unwrap();

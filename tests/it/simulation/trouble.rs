@@ -70,6 +70,11 @@ impl Trouble {
         self.ledger.pages().faults.push(Fault { at, until: at + self.clock.engine_span(real) });
     }
 
+    /// A hint does not come: the next sweep has to find what it would have told.
+    pub fn sweep_must_find(&self) {
+        self.note(SWEEP);
+    }
+
     async fn linger(&self) {
         if self.plan.linger == 0 || self.happens(0.5) {
             return;
@@ -196,10 +201,10 @@ impl HintSink for TroubledHints {
     fn committed(&self, hints: Vec<Hint>) {
         let trouble = &self.trouble;
         if trouble.happens(trouble.plan.lose_hint) {
-            trouble.note(SWEEP);
+            trouble.sweep_must_find();
         } else if trouble.happens(trouble.plan.late_hint) {
             let millis = trouble.random.lock().unwrap().random_range(0..1_000);
-            trouble.note(SWEEP);
+            trouble.sweep_must_find();
             let door = self.door.clone();
             tokio::task::spawn_local(async move {
                 tokio::time::sleep(Duration::from_millis(millis)).await;

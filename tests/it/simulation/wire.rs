@@ -84,8 +84,25 @@ impl Scripted {
             body: request.body.to_vec(),
             began: now,
             ended: None,
+            cut_off: None,
         });
         (pages.wire.len() - 1, turn)
+    }
+}
+
+/// A request on the wire; dropped before its end, it is cut off.
+struct OnTheWire<'a> {
+    scripted: &'a Scripted,
+    place: usize,
+}
+
+impl Drop for OnTheWire<'_> {
+    fn drop(&mut self) {
+        let (seq, at) = (self.scripted.ledger.next_seq(), self.scripted.clock.now());
+        let wire = &mut self.scripted.ledger.pages().wire[self.place];
+        if wire.ended.is_none() {
+            wire.cut_off = Some((seq, at));
+        }
     }
 }
 
@@ -94,6 +111,7 @@ impl Transport for Scripted {
         let this = self.clone();
         async move {
             let (place, turn) = this.begin(&request);
+            let on_the_wire = OnTheWire { scripted: &this, place };
             let limit = request.timeout.to_std();
             let timed_out = turn.after >= limit;
             let took = turn.after.min(limit);
@@ -108,6 +126,7 @@ impl Transport for Scripted {
             let slow = timed_out || took > Duration::from_secs(1);
             let end = WireEnd { seq, at, finding: finding.clone(), slow };
             this.ledger.pages().wire[place].ended = Some(end);
+            drop(on_the_wire);
             Report { finding, timing: Timing::default(), remote_addr: None, took: Span::from_std(took) }
         }
         .boxed_local()

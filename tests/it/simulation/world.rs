@@ -9,13 +9,15 @@ use posthaste::domain::content::ByteBudget;
 use posthaste::domain::headers::HeaderPrefix;
 use posthaste::domain::time::{Span, Timestamp};
 use posthaste::engine::{Engine, HintDoor, Settings};
+use posthaste::store::hint::HintSink;
 use posthaste::store::sqlite::{self, Readers, Writer};
-use posthaste::store::{Store, Vault};
+use posthaste::store::{Queue, Store, Vault};
 use tempfile::TempDir;
 
 use super::checks::Checks;
 use super::ledger::{Ledger, Result, Wire};
 use super::life::Life;
+use super::planted::{Plant, PlantedHints, PlantedQueue};
 use super::trouble::{Plan, Trouble, TroubledHints, TroubledQueue};
 use super::wire::{Receivers, Scripted};
 
@@ -29,6 +31,8 @@ pub struct World {
     pub settings: Settings,
     /// Trouble to come, of the next life on.
     pub plan: Plan,
+    /// The fault that is planted, if one is.
+    pub plant: Option<Plant>,
     pub ledger: Ledger,
     pub receivers: Receivers,
     checks: Rc<Checks>,
@@ -52,6 +56,7 @@ impl World {
                 header_prefix: HeaderPrefix::default(),
             },
             plan: Plan::default(),
+            plant: None,
             ledger: Ledger::default(),
             receivers: Receivers::default(),
             checks: Rc::new(Checks::new(&dir.path().join("db"), scale)),
@@ -134,14 +139,18 @@ impl World {
         let door = HintDoor::default();
         let seed = self.seed.wrapping_mul(31).wrapping_add(u64::from(self.lives));
         let trouble = Trouble::new(self.plan.clone(), seed, self.ledger.clone(), clock.clone());
-        let hints = TroubledHints { door: door.clone(), trouble: trouble.clone() };
+        let hints = Arc::new(TroubledHints { door: door.clone(), trouble: trouble.clone() });
+        let hints: Arc<dyn HintSink> = match self.plant {
+            Some(plant) => Arc::new(PlantedHints { plant, inner: hints }),
+            None => hints,
+        };
         let (writer, handle) = Writer::new(
             conn,
             clock.clone(),
             opened.counters,
             opened.last_stamp,
             ByteBudget::new(1 << 20),
-            Arc::new(hints),
+            hints,
             1 << 24,
         )
         .expect("a writer");
@@ -156,7 +165,11 @@ impl World {
             opened: Arc::default(),
         };
         let opened = wire.opened.clone();
-        let queue = Arc::new(TroubledQueue { store: store.clone(), trouble: trouble.clone(), life: self.lives });
+        let queue = TroubledQueue { store: store.clone(), trouble: trouble.clone(), life: self.lives };
+        let queue: Arc<dyn Queue> = match self.plant {
+            Some(plant) => Arc::new(PlantedQueue::new(plant, queue)),
+            None => Arc::new(queue),
+        };
         let engine = Engine::start(queue, Arc::new(wire), clock.clone(), &door, self.settings.clone());
         Life {
             store,
@@ -168,6 +181,7 @@ impl World {
             trouble,
             checks: self.checks.clone(),
             number: self.lives,
+            plant: self.plant,
         }
     }
 }

@@ -36,7 +36,6 @@ impl Model {
         self.begun_under.insert(index, setups.map(|setup| setup.policy.clone()).collect());
         let endpoint = self.endpoint(wire.endpoint);
         endpoint.in_flight.insert(no, index);
-        endpoint.last_began = began;
         if probes && let Some(opened_at) = opened_at {
             endpoint.probe = Some((index, opened_at));
         }
@@ -96,33 +95,6 @@ impl Model {
         assert!(setups().any(|setup| setup.url == wire.url), "{what}: S22, an old URL: {}", wire.url);
         let limit = setups().map(|setup| usize::from(setup.max_in_flight)).max().unwrap_or_default();
         assert!(endpoint.in_flight.len() < limit, "{what}: S19, {limit} are on the wire already");
-    }
-
-    /// S17. Answers whether this is the open circuit's probe.
-    fn circuit_lets_through(
-        &self,
-        pages: &Pages,
-        wire: &Wire,
-        delivery: &Delivery,
-        endpoint: &Endpoint,
-        what: &str,
-    ) -> bool {
-        let Some((opened_at, retry_at)) = endpoint.circuit else { return false };
-        // A success closes the circuit at once, though it takes a moment until that is committed.
-        let closes = |&index: &usize| {
-            let end = pages.wire[index].ended.as_ref();
-            end.is_some_and(|end| end.finding.is_success()) && pages.wire[index].began >= endpoint.counted_from
-        };
-        if endpoint.unrecorded.values().any(closes) {
-            return false;
-        }
-        let single = delivery.line == Line::Single;
-        assert!(single || wire.began >= retry_at, "{what}: S17, the circuit is open until {retry_at}");
-        if let Some((probe, of)) = endpoint.probe {
-            let over = of != opened_at || !endpoint.in_flight.values().any(|&index| index == probe);
-            assert!(over, "{what}: S17, a probe is on the wire already");
-        }
-        true
     }
 
     /// The retries that stand first in line, as many as an actor is sure to hold: among these it looks for one that has

@@ -2,9 +2,13 @@
 //! what reached the receivers. Whatever the engine did that the rules do not allow ends the run with a sentence.
 
 mod begins;
+mod circuit;
+mod filed;
 mod late;
 mod model;
+mod people;
 mod rows;
+mod steps;
 mod verdict;
 mod walk;
 

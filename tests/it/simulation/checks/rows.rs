@@ -116,6 +116,7 @@ impl Model {
             // A release is under way; what it will have changed cannot be compared before it has.
             return;
         }
+        super::filed::compare(conn);
         self.compare_deliveries(conn);
         self.compare_attempts(conn);
         self.compare_endpoints(conn);

@@ -14,7 +14,7 @@ use crate::simulation::ledger::{Pages, Result};
 impl Model {
     /// A batch of results was committed.
     pub fn recorded(&mut self, pages: &Pages, no: EndpointNo, results: &[Result], disabled: bool, skipped: bool) {
-        let mut shut: Option<Timestamp> = None;
+        let mut shut: Option<(Timestamp, u64)> = None;
         for result in results {
             let what = format!("attempt {} of delivery {}", result.attempt, result.delivery);
             let delivery = self.deliveries.get(&result.delivery);
@@ -42,18 +42,22 @@ impl Model {
                 Finding::Answered(answer) => answer.retry_after.clone(),
                 _ => None,
             };
-            let disables = self.judge(pages, no, (result, &read_by), index, asked, &what);
+            let was_closed = self.endpoints[&no].circuit.is_none();
+            let disables = self.judge(no, (result, &read_by), index, asked, &what);
             assert_eq!(read_by, result.policy, "{what}: S22, judged by a policy that it did not begin under");
+            if was_closed && self.endpoints[&no].circuit.is_some() {
+                self.circuit_opened(pages, no, index);
+            }
             if disables {
                 assert_eq!(shut, None, "{what}: S14, disabled twice");
-                shut = Some(result.ended);
+                shut = Some((result.ended, end.seq));
             }
         }
         assert_eq!(shut.is_some(), disabled, "endpoint {no}: S14, whether these results disable it");
-        if let Some(at) = shut {
+        if let Some((at, seq)) = shut {
+            let late = self.begun_since(pages, no, seq, at).next();
+            assert!(late.is_none(), "endpoint {no}: S14, an attempt began after it was disabled at {at}");
             let endpoint = self.endpoint(no);
-            let quiet = endpoint.last_changed >= at || endpoint.last_began <= at;
-            assert!(quiet, "endpoint {no}: S14, an attempt began after it was disabled at {at}");
             *endpoint.notices.entry(NoticeKind::AutoDisabled).or_default() += 1;
             self.cut(no, at);
         }
@@ -62,7 +66,6 @@ impl Model {
     /// One result, its answer read by the policy under which it began (S22). Answers whether it disables the endpoint.
     fn judge(
         &mut self,
-        pages: &Pages,
         no: EndpointNo,
         (result, read_by): (&Result, &Policy),
         wire: usize,
@@ -114,7 +117,7 @@ impl Model {
                 endpoint.failures += 1;
                 endpoint.since.get_or_insert(ended);
                 if reason.is_some_and(DeadReason::by_attempts) {
-                    endpoint.died_of_attempts(pages, ended);
+                    endpoint.died_of_attempts(ended);
                 }
             }
             if let (Some(probed), Some((opened_at, retry_at))) = (probe, &mut endpoint.circuit)
@@ -161,7 +164,7 @@ impl Model {
 
 impl Endpoint {
     /// S13, S17, S18.
-    fn died_of_attempts(&mut self, pages: &Pages, at: Timestamp) {
+    fn died_of_attempts(&mut self, at: Timestamp) {
         self.exhausted += 1;
         if !self.alerted && self.setup.policy.alert.is_some_and(|limit| self.exhausted >= limit) {
             self.alerted = true;
@@ -169,15 +172,7 @@ impl Endpoint {
         }
         let breaker = self.setup.policy.circuit_breaker;
         if let Some(breaker) = breaker.filter(|breaker| self.circuit.is_none() && self.exhausted >= breaker.exhausted) {
-            let retry_at = at + breaker.cooldown;
-            self.circuit = Some((at, retry_at));
-            // It opened when that attempt ended, which may have been some time ago: if the store was away for longer
-            // than the cool-down, the probe is on the wire already.
-            let quiet = self.last_changed >= at || self.last_began <= at;
-            let late = self.in_flight.values().copied().filter(|&index| pages.wire[index].began >= retry_at);
-            let late: Vec<usize> = late.collect();
-            assert!(quiet || late.len() == 1, "endpoint {}: S17, an attempt began while the circuit was open", self.id);
-            self.probe = late.first().map(|&index| (index, at)).or(self.probe);
+            self.circuit = Some((at, at + breaker.cooldown));
             self.late.circuit_opened(at);
             *self.notices.entry(NoticeKind::CircuitOpened).or_default() += 1;
         }

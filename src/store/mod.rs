@@ -130,7 +130,11 @@ impl Store {
         sqlite::begin(&mut conn, clock.anchor(), is_new)?;
         let (writer, handle) =
             sqlite::Writer::new(conn, clock.clone(), counters, last_stamp, options.budget, sink, options.write_queue)?;
-        let thread = std::thread::Builder::new().name("store-writer".into()).spawn(move || writer.run());
+        let checkpointer = sqlite::Checkpointer::start(path)?;
+        let thread = std::thread::Builder::new().name("store-writer".into()).spawn(move || {
+            writer.run();
+            drop(checkpointer);
+        });
         let thread = thread.map_err(|error| StoreError::Unavailable(error.to_string()))?;
         let readers = sqlite::Readers::pool(&path.to_string_lossy(), options.readers, runtime)?;
         Ok((Store(Arc::new(Inner { writer: handle, readers, vault, clock })), WriterThread(thread)))

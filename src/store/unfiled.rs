@@ -14,7 +14,7 @@ use crate::domain::ids::{DeliveryNo, EndpointNo};
 use crate::domain::time::Timestamp;
 
 /// So many cards of one endpoint are filed together, if nothing asks for them earlier.
-const FULL: usize = 256;
+pub const FULL: usize = 128;
 /// Nothing stays unfiled for longer than so many newer deliveries: that is what a start after a crash has to read.
 const SPAN: i64 = 65_536;
 

@@ -8,10 +8,8 @@ use crate::domain::ids::{DeliveryNo, EndpointNo};
 use crate::store::change::File;
 use crate::store::schema::{deliveries, endpoint_deliveries, endpoint_lines, meta};
 use crate::store::sentence::Sentence;
-use crate::store::unfiled::{Card, Place};
+use crate::store::unfiled::{Card, FULL, Place};
 
-/// Cards filed in one transaction beside other work, at least; more if more come in.
-const SHARE: usize = 512;
 /// Cards filed in one transaction that does nothing else.
 const SLICE: usize = 1_024;
 
@@ -69,7 +67,8 @@ pub async fn moved(
 
 /// Files what is due. `idle`: there is nothing else to do, so that the oldest are filed as well.
 pub async fn file_some(tx: &mut Tx<'_>, added: usize, idle: bool) -> QueryResult<()> {
-    let mut budget = if idle { SLICE } else { SHARE.max(2 * added) };
+    // A little more than came in, so that nobody's commit is much longer than another's.
+    let mut budget = if idle { SLICE } else { FULL.max(added + added / 4) };
     while budget > 0 {
         let due = tx.unfiled.due(DeliveryNo(tx.counters.delivery)).or(tx.unfiled.next().filter(|_| idle));
         let Some(endpoint) = due else { break };

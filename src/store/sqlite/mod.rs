@@ -1,5 +1,6 @@
 //! The embedded database: one file, one process (an advisory lock beside it), one writer, a few readers.
 
+mod checkpoint;
 mod dsl;
 mod open;
 #[path = "../queries/mod.rs"]
@@ -7,6 +8,7 @@ mod queries;
 mod readers;
 mod writer;
 
+pub use checkpoint::Checkpointer;
 pub use open::{Lock, OpenError, Opened, begin, beside, open};
 pub use readers::Readers;
 pub use writer::{Writer, WriterHandle};

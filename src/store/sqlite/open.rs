@@ -58,8 +58,12 @@ impl Lock {
 
 /// The file `<database>.<ending>`.
 pub fn beside(database: &Path, ending: &str) -> PathBuf {
+    beside_with(database, &format!(".{ending}"))
+}
+
+/// The file whose name is the database's and this.
+pub fn beside_with(database: &Path, ending: &str) -> PathBuf {
     let mut name = database.as_os_str().to_owned();
-    name.push(".");
     name.push(ending);
     PathBuf::from(name)
 }
@@ -74,11 +78,11 @@ pub struct Opened {
     pub is_new: bool,
 }
 
-/// How every connection is set up. WAL with FULL: a commit is on disk when it returns. The journal is cut back to 64 MiB
-/// after a checkpoint (C69).
+/// How every connection is set up. WAL with FULL: a commit is on disk when it returns. The log is copied back by a thread
+/// of its own, and by whoever commits when it has 16,384 pages (64 MiB) nevertheless; it is cut back to that size (C69).
 const PRAGMAS: &str = "PRAGMA busy_timeout = 10000; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; \
-     PRAGMA foreign_keys = ON; PRAGMA journal_size_limit = 67108864; PRAGMA cache_size = -16384; \
-     PRAGMA temp_store = MEMORY;";
+     PRAGMA foreign_keys = ON; PRAGMA wal_autocheckpoint = 16384; PRAGMA journal_size_limit = 67108864; \
+     PRAGMA cache_size = -16384; PRAGMA temp_store = MEMORY;";
 
 /// Opens a connection.
 pub fn connect(path: &str) -> Result<Conn, OpenError> {

@@ -80,19 +80,18 @@ fn measure(hanging: usize, rate: u64, seconds: u64) -> (Duration, Duration) {
     (percentile(&alone, 99), percentile(&beside, 99))
 }
 
-/// Only that nobody waits behind somebody else's timeout, which would take ten seconds; at a rate that an unoptimised
-/// build on a busy machine keeps. This is not the promise of 1.5 times: that is [`s19_at_full_rate`], and it is NOT kept
-/// yet. Here, too, the healthy one's p99 is several times its own (8 to 90 ms alone, 105 to 200 ms beside, measured on
-/// two busy cores): the hundredfold fan-out shares the one writer.
+/// That nobody waits behind somebody else's timeout, nor for the store: at a rate that an unoptimised build on a busy
+/// machine keeps, with a floor for such a machine. The promise of 1.5 times is [`s19_at_full_rate`].
 #[test]
 fn s19_a_hundred_hanging_endpoints_do_not_slow_a_healthy_one() {
     let _machine = alone();
     let (alone, beside) = measure(100, 25, 12);
-    let limit = alone.max(Duration::from_millis(500)).mul_f64(1.5);
+    let limit = alone.max(Duration::from_millis(50)).mul_f64(1.5);
     assert!(beside <= limit, "{beside:?} beside, {alone:?} alone");
 }
 
-/// The promise: 1.5 times. It fails today.
+/// The promise: 1.5 times. It fails today: a hundred rows for each event make the commit that the healthy one waits for
+/// three times as long (release build, two quiet cores: p50 0.7 ms alone and 2.4 ms beside, p99 1.1 and 10 ms).
 #[test]
 #[ignore = "not kept yet; needs a release build (POSTHASTE_TEST_BINARY) and a quiet machine"]
 fn s19_at_full_rate() {

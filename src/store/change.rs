@@ -185,9 +185,9 @@ pub struct Expire {
     pub on_the_wire: Vec<DeliveryNo>,
 }
 
-/// File the deliveries of one endpoint, or a slice of all that are not filed (see [`Unfiled`](super::unfiled::Unfiled)).
+/// File the deliveries of one endpoint (see [`Unfiled`](super::unfiled::Unfiled)).
 #[derive(Clone, Copy, Debug)]
-pub struct File(pub Option<EndpointNo>);
+pub struct File(pub EndpointNo);
 
 /// Keep the clock's anchor (S25).
 #[derive(Clone, Copy, Debug)]

@@ -42,7 +42,7 @@ use error::StoreError;
 use hint::HintSink;
 use load::{LoadContents, LoadEndpoint, LoadLines, LoadWindow, Needed, NeededBy};
 use record::{Record, RecordRest, Recorded};
-use sentence::{Files, Question, Sentence};
+use sentence::{Question, Sentence};
 pub use vault::{Vault, WrongKey};
 
 /// The tenant that exists from the start.
@@ -152,14 +152,8 @@ impl Store {
 
     /// Answers a question from one snapshot.
     pub async fn ask<Q: Question<sqlite::Conn>>(&self, question: Q) -> Result<Q::Answer, StoreError> {
-        if self.0.writer.has_unfiled() {
-            match question.files() {
-                Files::Nothing => {}
-                Files::Endpoint(endpoint) => {
-                    self.write(File(Some(endpoint))).await?;
-                }
-                Files::All => while self.write(File(None)).await?.is_none() {},
-            }
+        if let Some(endpoint) = question.files().filter(|_| self.0.writer.has_unfiled()) {
+            self.write(File(endpoint)).await?;
         }
         self.0.readers.ask(question).await
     }
@@ -203,7 +197,7 @@ impl Queue for Store {
         if let Some(loaded) = self.ask(LoadLines { window, filed_through: None }).await? {
             return Ok(loaded);
         }
-        let filed_through = self.write(File(Some(window.endpoint))).await?;
+        let filed_through = Some(self.write(File(window.endpoint)).await?);
         let loaded = self.ask(LoadLines { window, filed_through }).await?;
         loaded.ok_or_else(|| StoreError::Unavailable("an endpoint could not be filed".into()))
     }

@@ -43,18 +43,11 @@ pub trait Question<C>: Send + 'static {
 
     fn ask(&self, conn: &mut C) -> impl Future<Output = QueryResult<Self::Answer>>;
 
-    /// What has to be filed before it is asked.
-    fn files(&self) -> Files {
-        Files::Nothing
+    /// The endpoint whose deliveries have to be filed before this is asked: it is answered from the indexes by endpoint
+    /// (see [`Unfiled`]).
+    fn files(&self) -> Option<EndpointNo> {
+        None
     }
-}
-
-/// Whose deliveries a question finds through the indexes by endpoint (see [`Unfiled`]).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Files {
-    Nothing,
-    Endpoint(EndpointNo),
-    All,
 }
 
 /// One transaction of the writer, shared by the sentences of a group.

@@ -91,12 +91,16 @@ impl Unfiled {
 
     /// An endpoint that is to be filed now; `last` is the newest delivery of all.
     pub fn due(&mut self, last: DeliveryNo) -> Option<EndpointNo> {
+        let old = self.oldest.first_key_value().filter(|(no, _)| last.0 - no.0 >= SPAN);
+        if let Some((_, endpoint)) = old {
+            return Some(*endpoint);
+        }
         while let Some(endpoint) = self.full.pop_front() {
             if self.cards.get(&endpoint).is_some_and(|cards| cards.len() >= FULL) {
                 return Some(endpoint);
             }
         }
-        self.oldest.first_key_value().filter(|(no, _)| last.0 - no.0 >= SPAN).map(|(_, endpoint)| *endpoint)
+        None
     }
 
     /// The endpoint with the oldest card of all.

@@ -158,6 +158,8 @@ const BY_ENDPOINT: &str = "SEARCH endpoint_deliveries USING PRIMARY KEY (endpoin
 const BY_CHANGE: &str = "SEARCH deliveries USING INDEX deliveries_changes (tenant=? AND updated_at>?)";
 const DEAD: &str = "SEARCH deliveries USING INDEX deliveries_dead (tenant=? AND no<?)";
 const WAITING: &str = "SEARCH endpoint_lines USING PRIMARY KEY (endpoint=?)";
+/// What is not yet in the indexes by endpoint.
+const UNFILED: &str = "SEARCH deliveries USING INDEX deliveries_tenant (tenant=? AND no>? AND no<?)";
 /// The row of an entry in an index by endpoint.
 const ROW: &str = "SEARCH deliveries USING INTEGER PRIMARY KEY (rowid=?)";
 /// Of the few that wait, or of the endpoints.
@@ -172,8 +174,8 @@ async fn ask_all(bench: &mut Bench) {
     for from in [NEWEST, From::Newest { before: None }] {
         bench.question("newest", deliveries(from, none()), &[BY_TENANT]).await;
         let by_state = [
-            (State::Pending, &[WAITING, ROW, SORTED][..]),
-            (State::Failed, &[WAITING, ROW, SORTED]),
+            (State::Pending, &[UNFILED, WAITING, ROW, SORTED][..]),
+            (State::Failed, &[UNFILED, WAITING, ROW, SORTED]),
             (State::Delivered, &[BY_TENANT]),
             (State::Dead, &[DEAD]),
         ];
@@ -211,9 +213,10 @@ async fn ask_all(bench: &mut Bench) {
     bench.question("changed events", events(CHANGED, EventFilter::default()), &[BY_CHANGE, later, alone]).await;
     let (waiting, dead) =
         (WAITING.replace("endpoint_lines U", "l U"), "SEARCH d USING INDEX deliveries_dead (tenant=?)");
+    let unfiled = "SEARCH d USING INDEX deliveries_tenant (tenant=? AND no>?)";
     let by_state = [
-        (State::Pending, &[EVENTS_AMONG, &waiting, ITS_DELIVERIES][..]),
-        (State::Failed, &[EVENTS_AMONG, &waiting, ITS_DELIVERIES]),
+        (State::Pending, &[EVENTS_AMONG, &waiting, unfiled, ITS_DELIVERIES][..]),
+        (State::Failed, &[EVENTS_AMONG, &waiting, unfiled, ITS_DELIVERIES]),
         (State::Delivered, &[EVENTS, ITS_DELIVERIES]),
         (State::Dead, &[EVENTS_AMONG, dead, ITS_DELIVERIES]),
     ];

@@ -121,6 +121,7 @@ impl Sentence<Conn> for RewriteCut {
             endpoint_lines::table
                 .inner_join(deliveries::table)
                 .filter(endpoint_lines::endpoint.eq(cut.endpoint))
+                .filter(says_waiting())
                 .filter(deliveries::cut.lt(cut.cut))
         };
         let spared = spared::table.filter(spared::endpoint.eq(cut.endpoint)).select(spared::delivery);

@@ -13,7 +13,7 @@ use crate::domain::delivery::State;
 use crate::store::list::{EventFound, EventSummary, FindEvent, From, ListEvents, Listed, StateCounts};
 use crate::store::rows::at;
 use crate::store::schema::{deliveries, endpoints, events, spared};
-use crate::store::sentence::{Files, Question};
+use crate::store::sentence::Question;
 
 /// An event's row without its body: no, id, type, created, received, committed, data_start, first delivery, count.
 type Head = (i64, String, String, i64, i64, i64, i64, i64, i32);
@@ -51,14 +51,15 @@ macro_rules! filtered {
         if let Some(state) = filter.state {
             query = query.filter(has(state));
             // The few in the history are found by indexes of their own. (Delivered are most.)
-            let few = match state {
-                State::Pending | State::Failed => Some(WITH_WAITING),
-                State::Dead => Some(WITH_DEAD).filter(|_| !$any_cut),
-                State::Delivered => None,
+            let tenant = $list.page.tenant.0;
+            query = match state {
+                State::Pending | State::Failed => {
+                    let filed = sql::<Bool>(WITH_WAITING).bind::<BigInt, _>(tenant);
+                    query.filter(filed.sql(OR_UNFILED).bind::<BigInt, _>(tenant).sql(")"))
+                }
+                State::Dead if !$any_cut => query.filter(sql::<Bool>(WITH_DEAD).bind::<BigInt, _>(tenant).sql(")")),
+                State::Dead | State::Delivered => query,
             };
-            if let Some(few) = few {
-                query = query.filter(sql::<Bool>(few).bind::<BigInt, _>($list.page.tenant.0).sql(")"));
-            }
         }
         query
     }};
@@ -78,10 +79,6 @@ impl Question<Conn> for ListEvents {
             summaries.push(summary(conn, head).await?);
         }
         Ok(page(summaries, &self.page, |event| (event.updated_at.as_micros(), event.no)))
-    }
-
-    fn files(&self) -> Files {
-        if self.filter.state.is_some_and(State::waits) { Files::All } else { Files::Nothing }
     }
 }
 
@@ -149,6 +146,9 @@ fn has(state: State) -> SqlLiteral<Bool> {
 const WITH_DEAD: &str = "events.no IN (SELECT d.event FROM deliveries d WHERE d.state = 'dead' AND d.tenant = ";
 const WITH_WAITING: &str = "events.no IN (SELECT d.event FROM endpoints p JOIN endpoint_lines l ON l.endpoint = p.no \
      JOIN deliveries d ON d.no = l.delivery WHERE p.tenant = ";
+/// What goes on after the tenant: those that are not filed. The tenant and a bracket are missing again.
+const OR_UNFILED: &str = " UNION ALL SELECT d.event FROM deliveries d WHERE d.no > (SELECT filed_through FROM meta) \
+     AND d.state IN ('pending', 'failed') AND d.tenant = ";
 
 /// Completes an event with what its deliveries are: their states counted as a reader sees them, deleted endpoints' left
 /// out, and when the last of them changed.

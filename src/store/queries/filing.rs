@@ -78,24 +78,13 @@ pub async fn file_some(tx: &mut Tx<'_>, added: usize, idle: bool) -> QueryResult
 }
 
 impl Sentence<Conn> for File {
-    /// Up to where everything that was asked for is filed; `None`: there is more.
-    type Reply = Option<DeliveryNo>;
+    /// Everything of the endpoint up to this one is filed.
+    type Reply = DeliveryNo;
 
     async fn run(&self, tx: &mut Tx<'_>) -> QueryResult<Self::Reply> {
         let last = DeliveryNo(tx.counters.delivery);
-        match self.0 {
-            Some(endpoint) => {
-                file(tx, endpoint).await?;
-                Ok(Some(last))
-            }
-            None => {
-                let mut budget = SLICE;
-                while let Some(endpoint) = tx.unfiled.next().filter(|_| budget > 0) {
-                    budget = budget.saturating_sub(file(tx, endpoint).await?);
-                }
-                Ok(Some(last).filter(|_| tx.unfiled.is_empty()))
-            }
-        }
+        file(tx, self.0).await?;
+        Ok(last)
     }
 }
 

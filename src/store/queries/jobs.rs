@@ -4,8 +4,8 @@
 use diesel::prelude::*;
 use diesel::{QueryResult, delete, update};
 
-use super::filing::file;
-use super::views;
+use super::filing::{file, moved};
+use super::views::{self, says_waiting};
 use super::{Conn, RunQueryDsl, Tx};
 use crate::domain::delivery::{DeadReason, State};
 use crate::domain::ids::{EndpointNo, TenantNo};
@@ -84,6 +84,8 @@ impl Sentence<Conn> for PurgeEvents {
             }
             for view in &its {
                 file(tx, view.endpoint).await?;
+                // A row that a cut has taken and not rewritten stands in line.
+                moved(tx, view.endpoint, view.no, view.place, None).await?;
                 delete(endpoint_deliveries::table.find((view.endpoint.0, view.no.0))).execute(tx.conn).await?;
             }
             for dead in its.iter().filter(|view| view.state == State::Dead) {
@@ -141,6 +143,7 @@ impl Sentence<Conn> for Expire {
         let held = endpoint_lines::table
             .inner_join(deliveries::table)
             .filter(endpoint_lines::endpoint.eq(self.endpoint.0).and(deliveries::tenant.eq(tenant.0)))
+            .filter(says_waiting())
             .filter(deliveries::cut.eq(cut).and(deliveries::due_at.lt(self.before.as_micros())))
             .filter(deliveries::no.ne_all(flying))
             .select((deliveries::state, endpoint_lines::all_columns))

@@ -14,10 +14,10 @@ use crate::store::error::corrupt;
 use crate::store::list::*;
 use crate::store::rows::{AttemptRow, DeliveryRow, EndpointRow, HealthRow, NotificationRow, at};
 use crate::store::schema::{
-    api_keys, attempts, deliveries, endpoint_deliveries, endpoint_health, endpoint_lines, endpoints, events,
+    api_keys, attempts, deliveries, endpoint_deliveries, endpoint_health, endpoint_lines, endpoints, events, meta,
     notifications, spared, tenants,
 };
-use crate::store::sentence::{Files, Question};
+use crate::store::sentence::Question;
 use crate::store::view::DeliveryView;
 
 /// Cuts the one row too many off a page and says where the list goes on.
@@ -96,16 +96,31 @@ impl Question<Conn> for ListDeliveries {
         };
         let rows: Vec<Parts> = match self.source() {
             Source::Lines { before } => {
-                // Few wait, compared with the history.
+                // Few wait, compared with the history. What is not filed has the highest numbers, so it comes first; an
+                // endpoint that is asked for has been filed.
+                let filed: i64 = meta::table.find(1).select(meta::filed_through).first(conn).await?;
+                let mut rows: Vec<Parts> = match filter.endpoint {
+                    Some(_) => Vec::new(),
+                    None => {
+                        filtered!(joined!(), self, any_cut, range)
+                            .filter(deliveries::tenant.eq(tenant.0))
+                            .filter(deliveries::no.gt(filed).and(deliveries::no.lt(before)))
+                            .order(deliveries::no.desc())
+                            .load(conn)
+                            .await?
+                    }
+                };
                 let lines = joined!().inner_join(endpoint_lines::table.on(endpoint_lines::delivery.eq(deliveries::no)));
                 let mut query = filtered!(lines, self, any_cut, range)
                     .filter(endpoints::tenant.eq(tenant.0).and(endpoint_lines::endpoint.eq(endpoints::no)))
                     .filter(endpoint_lines::delivery.lt(before))
                     .order(endpoint_lines::delivery.desc());
-                if let Some(endpoint) = filter.endpoint {
-                    query = query.filter(endpoint_lines::endpoint.eq(endpoint.0));
-                }
-                query.load(conn).await?
+                query = match filter.endpoint {
+                    Some(endpoint) => query.filter(endpoint_lines::endpoint.eq(endpoint.0)),
+                    None => query.filter(endpoint_lines::delivery.le(filed)),
+                };
+                rows.extend(query.load::<Parts>(conn).await?);
+                rows
             }
             Source::Endpoint { endpoint, before } => {
                 let its = endpoint_deliveries::table.on(endpoint_deliveries::delivery.eq(deliveries::no));
@@ -141,11 +156,11 @@ impl Question<Conn> for ListDeliveries {
         Ok(Listed { rows, more: listed.more, end: listed.end })
     }
 
-    fn files(&self) -> Files {
+    fn files(&self) -> Option<EndpointNo> {
         match self.source() {
-            Source::Lines { .. } => self.filter.endpoint.map_or(Files::All, Files::Endpoint),
-            Source::Endpoint { endpoint, .. } => Files::Endpoint(endpoint),
-            Source::Tenant => Files::Nothing,
+            Source::Lines { .. } => self.filter.endpoint,
+            Source::Endpoint { endpoint, .. } => Some(endpoint),
+            Source::Tenant => None,
         }
     }
 }
@@ -253,7 +268,7 @@ impl Question<Conn> for NextDue {
             let head: Option<(i64, String)> = endpoint_lines::table
                 .inner_join(deliveries::table)
                 .filter(endpoint_lines::endpoint.eq(self.endpoint.0).and(endpoint_lines::line.eq(line.code())))
-                .filter(deliveries::cut.eq(self.cut as i32))
+                .filter(says_waiting().and(deliveries::cut.eq(self.cut as i32)))
                 .filter(deliveries::no.ne_all(&flying))
                 .order((endpoint_lines::order_at, endpoint_lines::delivery))
                 .select((deliveries::due_at, deliveries::due_reason))
@@ -269,8 +284,8 @@ impl Question<Conn> for NextDue {
         Ok(next)
     }
 
-    fn files(&self) -> Files {
-        Files::Endpoint(self.endpoint)
+    fn files(&self) -> Option<EndpointNo> {
+        Some(self.endpoint)
     }
 }
 

@@ -127,6 +127,7 @@ impl Question<Conn> for LoadLines {
                 .filter(endpoint_lines::endpoint.eq(endpoint.0))
                 .filter(endpoint_lines::line.between(lines[0].code(), lines[1].code()))
                 .filter(endpoint_lines::delivery.le(read_through))
+                .filter(says_waiting())
                 .filter(deliveries::cut.eq(cut as i32))
                 .order((endpoint_lines::line, endpoint_lines::order_at, endpoint_lines::delivery))
                 .limit(limit as i64 + 1)

@@ -15,9 +15,9 @@ use crate::store::schema::{api_keys, meta, notifications};
 use crate::store::sentence::{Sentence, Touched};
 
 /// Writes what the group changed in counts, files what is due, and writes where the numbers stand. The last thing before
-/// a commit. `idle`: there is no group, only what can be filed.
-pub async fn flush(tx: &mut Tx<'_>, idle: bool) -> QueryResult<()> {
-    let added = tx.hints.values().map(|hint| hint.deliveries.len()).sum();
+/// a commit. `last`: the newest delivery before this transaction. `idle`: there is no group, only what can be filed.
+pub async fn flush(tx: &mut Tx<'_>, last: DeliveryNo, idle: bool) -> QueryResult<()> {
+    let added = (tx.counters.delivery - last.0).unsigned_abs() as usize;
     for (endpoint, touched) in std::mem::take(tx.touched) {
         write(tx.conn, endpoint, touched).await?;
     }

@@ -27,7 +27,9 @@ impl Checkpointer {
         let unavailable = |error: String| StoreError::Unavailable(error);
         let conn = connect(&path.to_string_lossy()).map_err(|error| unavailable(error.to_string()))?;
         let (ends, ended) = channel();
-        let log = beside_with(path, "-wal");
+        // SQLite puts the log beside the file that a link leads to.
+        let path = path.canonicalize().map_err(|error| unavailable(error.to_string()))?;
+        let log = beside_with(&path, "-wal");
         let thread = std::thread::Builder::new().name("store-checkpoint".into());
         thread.spawn(move || run(conn, log, ended)).map_err(|error| unavailable(error.to_string()))?;
         Ok(Checkpointer { _ends: ends })

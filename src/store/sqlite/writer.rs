@@ -15,6 +15,7 @@ use tokio::sync::{Notify, oneshot};
 use super::{Conn, Tx, dsl, queries};
 use crate::clock::Clock;
 use crate::domain::content::ByteBudget;
+use crate::domain::ids::DeliveryNo;
 use crate::domain::time::{Span, Timestamp};
 use crate::store::directory::Directory;
 use crate::store::error::StoreError;
@@ -267,9 +268,9 @@ impl Writer {
 
     fn transaction(&mut self, group: &mut [Box<dyn Job>], hints: &mut Hints) -> QueryResult<()> {
         let (counters, stamp) = (self.counters, self.clock.now().max(self.last_stamp + Span::from_micros(1)));
-        let result = self.try_transaction(group, hints, stamp);
+        let result = self.refile().and_then(|()| self.try_transaction(group, hints, stamp));
         match &result {
-            Ok(()) => (self.last_stamp, self.refile) = (stamp, false),
+            Ok(()) => self.last_stamp = stamp,
             Err(_) => {
                 self.counters = counters;
                 hints.clear();
@@ -286,11 +287,20 @@ impl Writer {
         result
     }
 
+    /// After a failure: files what is not filed, from the rows, in a transaction of its own, so that the next group's
+    /// failure does not undo it.
+    fn refile(&mut self) -> QueryResult<()> {
+        if self.refile {
+            self.conn.immediate_transaction(|conn| dsl::run(queries::refile(conn)))?;
+            self.refile = false;
+        }
+        Ok(())
+    }
+
     fn try_transaction(&mut self, group: &mut [Box<dyn Job>], hints: &mut Hints, stamp: Timestamp) -> QueryResult<()> {
         AnsiTransactionManager::begin_transaction_sql(&mut self.conn, "BEGIN IMMEDIATE")?;
         let mut touched = BTreeMap::new();
-        let idle = group.is_empty();
-        let refiled = if self.refile { dsl::run(queries::refile(&mut self.conn)).map(drop) } else { Ok(()) };
+        let (idle, last) = (group.is_empty(), DeliveryNo(self.counters.delivery));
         let mut tx = Tx {
             conn: &mut self.conn,
             directory: &mut self.directory,
@@ -301,9 +311,10 @@ impl Writer {
             hints,
             budget: &self.budget,
         };
-        let written = refiled
-            .and_then(|()| group.iter_mut().try_for_each(|job| job.run(&mut tx)))
-            .and_then(|()| dsl::run(queries::flush(&mut tx, idle)));
+        let written = group
+            .iter_mut()
+            .try_for_each(|job| job.run(&mut tx))
+            .and_then(|()| dsl::run(queries::flush(&mut tx, last, idle)));
         let committed = written.and_then(|()| AnsiTransactionManager::commit_transaction(&mut self.conn));
         if committed.is_err() {
             // The error that made it fail matters more than one of rolling back.

@@ -196,3 +196,46 @@ async fn attempts_and_notifications_have_pages() {
     server.act("/notifications/ntf_x/read").await.problem(404, "not_found", &[]);
     server.stop().await;
 }
+
+/// The index by endpoint of what waits is written late: one endpoint's part of it while another's is still missing.
+#[actix_web::test]
+async fn s24_a_list_of_what_waits_is_whole_while_its_index_is_behind() {
+    let server = Server::start().await;
+    // Connections are made and never answered.
+    let deaf = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", deaf.local_addr().unwrap());
+    let mut endpoints = Vec::new();
+    for kind in ["a", "b"] {
+        let endpoint = json!({"url": url, "event_types": [kind], "policy": "salaf"});
+        endpoints.push(text(&server.post("/endpoints", endpoint).await.ok(201)["id"]));
+    }
+    for round in 0..3 {
+        server.post("/events", json!({"type": "a", "data": round})).await.ok(202);
+        for _ in 0..2 {
+            let many: Vec<_> = (0..100).map(|number| json!({"type": "b", "data": number})).collect();
+            server.post("/events/batch", json!({"events": many})).await.ok(202);
+        }
+        for (list, count) in [
+            ("/deliveries?state=pending".to_owned(), 201),
+            ("/events?state=pending".to_owned(), 201),
+            (format!("/deliveries?endpoint_id={}&state=pending", endpoints[0]), 1),
+            (format!("/deliveries?endpoint_id={}", endpoints[1]), 200),
+        ] {
+            let mut seen = Vec::new();
+            let mut cursor = String::new();
+            loop {
+                let page = server.get(&format!("{list}&limit=50{cursor}")).await.ok(200);
+                seen.extend(ids(&page));
+                match page["next_cursor"].as_str() {
+                    Some(next) => cursor = format!("&cursor={next}"),
+                    None => break,
+                }
+            }
+            let found = seen.len();
+            seen.sort_unstable();
+            seen.dedup();
+            assert_eq!((found, seen.len()), (count * (round + 1), count * (round + 1)), "{list}");
+        }
+    }
+    server.stop().await;
+}

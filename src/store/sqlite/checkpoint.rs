@@ -16,6 +16,11 @@ const EVERY: Duration = Duration::from_millis(200);
 /// A log of so many bytes is copied back.
 const LARGE: u64 = 4 * 1024 * 1024;
 
+/// A log of so many bytes has not begun anew for long, because there was never a moment without a reader (C69): then the
+/// writer is held up for [`PATIENCE_MS`] at most, for such a moment.
+const HUGE: u64 = 256 * 1024 * 1024;
+const PATIENCE_MS: u32 = 100;
+
 /// While it lives, the log is kept short.
 pub struct Checkpointer {
     _ends: Sender<()>,
@@ -37,13 +42,18 @@ impl Checkpointer {
 }
 
 fn run(mut conn: Conn, log: PathBuf, ended: Receiver<()>) {
+    if let Err(error) = conn.batch_execute(&format!("PRAGMA busy_timeout = {PATIENCE_MS}")) {
+        log::warn!("the write-ahead log is left to the writer: {error}");
+        return;
+    }
     while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(EVERY) {
         let size = std::fs::metadata(&log).map_or(0, |file| file.len());
         if size < LARGE {
             continue;
         }
-        // Waits for nobody: what a reader still needs is copied the next time.
-        if let Err(error) = conn.batch_execute("PRAGMA wal_checkpoint(PASSIVE)") {
+        // Passive: waits for nobody; what a reader still needs is copied the next time.
+        let how = if size < HUGE { "PASSIVE" } else { "RESTART" };
+        if let Err(error) = conn.batch_execute(&format!("PRAGMA wal_checkpoint({how})")) {
             log::warn!("the write-ahead log could not be copied back: {error}");
         }
     }

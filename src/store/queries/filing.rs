@@ -4,6 +4,7 @@ use diesel::prelude::*;
 use diesel::{QueryResult, delete, insert_into};
 
 use super::{Conn, RunQueryDsl, Tx, insert_all};
+use crate::domain::delivery::State;
 use crate::domain::ids::{DeliveryNo, EndpointNo};
 use crate::store::change::File;
 use crate::store::schema::{deliveries, endpoint_deliveries, endpoint_lines, meta};
@@ -89,26 +90,20 @@ impl Sentence<Conn> for File {
 }
 
 /// Files everything that is not filed, from the rows alone: at start, and when what was in memory cannot be trusted.
-/// Answers how many rows were looked at.
-pub async fn refile(conn: &mut Conn) -> QueryResult<usize> {
+pub async fn refile(conn: &mut Conn) -> QueryResult<()> {
     let filed_through: Option<i64> = meta::table.find(1).select(meta::filed_through).first(conn).await.optional()?;
-    let Some(filed_through) = filed_through else { return Ok(0) };
+    let Some(filed_through) = filed_through else { return Ok(()) };
     let rows = deliveries::table
         .filter(deliveries::no.gt(filed_through))
         .order((deliveries::endpoint, deliveries::no))
         .select((deliveries::endpoint, deliveries::no, deliveries::state, deliveries::line, deliveries::order_at))
         .load::<(i64, i64, String, i16, i64)>(conn)
         .await?;
-    for (endpoint, no, state, line, order_at) in &rows {
-        let entry = (endpoint_deliveries::endpoint.eq(endpoint), endpoint_deliveries::delivery.eq(no));
+    for (endpoint, delivery, state, line, order_at) in rows {
+        let entry = Its { endpoint, delivery };
         insert_into(endpoint_deliveries::table).values(entry).on_conflict_do_nothing().execute(conn).await?;
-        if matches!(state.as_str(), "pending" | "failed") {
-            let entry = (
-                endpoint_lines::endpoint.eq(endpoint),
-                endpoint_lines::line.eq(line),
-                endpoint_lines::order_at.eq(order_at),
-                endpoint_lines::delivery.eq(no),
-            );
+        if State::parse(&state).is_some_and(State::waits) {
+            let entry = Stands { endpoint, line, order_at, delivery };
             insert_into(endpoint_lines::table).values(entry).on_conflict_do_nothing().execute(conn).await?;
         }
     }
@@ -116,5 +111,5 @@ pub async fn refile(conn: &mut Conn) -> QueryResult<usize> {
         deliveries::table.order(deliveries::no.desc()).select(deliveries::no).first(conn).await.optional()?;
     let filed_through = newest.unwrap_or(0).max(filed_through);
     diesel::update(meta::table.find(1)).set(meta::filed_through.eq(filed_through)).execute(conn).await?;
-    Ok(rows.len())
+    Ok(())
 }

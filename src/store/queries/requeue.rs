@@ -75,8 +75,7 @@ async fn put_back(tx: &mut Tx<'_>, view: &DeliveryView, line: Line, now: Timesta
         );
         update(row).set((due, run)).execute(tx.conn).await?;
     }
-    let from = view.place;
-    moved(tx, view.endpoint, view.no, from, Some(Place { line, order_at: now })).await?;
+    moved(tx, view.endpoint, view.no, view.place, Some(Place { line, order_at: now })).await?;
     let touched = tx.touched.entry(view.endpoint).or_default();
     match view.state {
         State::Failed => touched.failed -= 1,

@@ -189,6 +189,14 @@ pub struct Expire {
 #[derive(Clone, Copy, Debug)]
 pub struct File(pub EndpointNo);
 
+/// Write the rows of those deliveries between these two, both included, that have none, some at a time. Answers whether
+/// there may be more (see [`Unwritten`](super::unwritten::Unwritten)).
+#[derive(Clone, Copy, Debug)]
+pub struct WriteRows {
+    pub first: DeliveryNo,
+    pub last: DeliveryNo,
+}
+
 /// Keep the clock's anchor (S25).
 #[derive(Clone, Copy, Debug)]
 pub struct KeepAnchor(pub crate::clock::Anchor);

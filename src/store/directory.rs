@@ -9,7 +9,7 @@ use crate::domain::endpoint::Status;
 use crate::domain::ids::{DeliveryNo, EndpointNo, TenantNo};
 use crate::domain::policy::WhileDisabled;
 use crate::domain::subscription::{EventFilter, SubscriptionIndex};
-use crate::domain::time::Span;
+use crate::domain::time::{Span, Timestamp};
 
 /// One endpoint that is not deleted.
 #[derive(Clone, Debug)]
@@ -26,6 +26,8 @@ pub struct Entry {
     pub health_version: i64,
     /// The endpoint's newest delivery.
     pub last_delivery: DeliveryNo,
+    /// When its actor is needed, as the row has it.
+    pub wake_at: Option<Timestamp>,
 }
 
 impl Entry {

@@ -178,6 +178,13 @@ pub struct FindEvent {
     pub deliveries: usize,
 }
 
+/// The first and the last delivery of the event with this id, if it has any.
+#[derive(Clone, Debug)]
+pub struct FindRange {
+    pub tenant: TenantNo,
+    pub id: String,
+}
+
 #[derive(Clone, Debug)]
 pub struct EventFound {
     pub summary: EventSummary,

@@ -33,11 +33,11 @@ pub struct LoadWindow {
     pub limit: usize,
 }
 
-/// Reads a window. Answers `None` if too much is not filed: then the endpoint has to be filed first.
+/// Reads a window, as far as all is filed. What came later is told by hints.
 #[derive(Clone, Copy, Debug)]
 pub struct LoadLines {
     pub window: LoadWindow,
-    /// Everything of the endpoint up to this one was filed; what came later is told by hints.
+    /// Everything of this endpoint is filed up to this one. `None`: as far as everything of all is.
     pub filed_through: Option<DeliveryNo>,
 }
 

@@ -17,10 +17,12 @@ pub mod rows;
 pub mod view;
 
 mod directory;
+pub mod numbers;
 mod schema;
 pub mod sentence;
 pub mod sqlite;
 mod unfiled;
+mod unwritten;
 mod vault;
 
 use std::collections::HashMap;
@@ -36,13 +38,14 @@ use crate::domain::dispatcher::{Batch, Loaded, Rest};
 use crate::domain::health::Health;
 use crate::domain::ids::{DeliveryNo, EndpointNo, EventNo, TenantNo};
 use crate::domain::notice::Notice;
-use change::{File, ReleaseSpared, Tell};
+use change::{File, ReleaseSpared, Tell, WriteRows};
 use endpoint_record::EndpointRecord;
 use error::StoreError;
 use hint::HintSink;
+use list::FindRange;
 use load::{LoadContents, LoadEndpoint, LoadLines, LoadWindow, Needed, NeededBy};
 use record::{Record, RecordRest, Recorded};
-use sentence::{Question, Sentence};
+use sentence::{Needs, Question, Sentence};
 pub use vault::{Vault, WrongKey};
 
 /// The tenant that exists from the start.
@@ -130,6 +133,13 @@ impl Store {
         sqlite::begin(&mut conn, clock.anchor(), is_new)?;
         let (writer, handle) =
             sqlite::Writer::new(conn, clock.clone(), counters, last_stamp, options.budget, sink, options.write_queue)?;
+        let writer = match sqlite::Room::make(path) {
+            Ok(room) => writer.with_room(room),
+            Err(error) => {
+                log::warn!("no room is made for the write-ahead log: {error}");
+                writer
+            }
+        };
         let checkpointer = sqlite::Checkpointer::start(path)?;
         let thread = std::thread::Builder::new().name("store-writer".into()).spawn(move || {
             writer.run();
@@ -150,12 +160,40 @@ impl Store {
         self.0.writer.write(sentence).await
     }
 
-    /// Answers a question from one snapshot.
+    /// Answers a question from one snapshot, in which everything is in rows that was committed before it was asked and
+    /// that it reads.
     pub async fn ask<Q: Question<sqlite::Conn>>(&self, question: Q) -> Result<Q::Answer, StoreError> {
-        if let Some(endpoint) = question.files().filter(|_| self.0.writer.has_unfiled()) {
-            self.write(File(endpoint)).await?;
+        match question.needs() {
+            Needs::Nothing => {}
+            Needs::Endpoint(endpoint) => drop(self.file(endpoint).await?),
+            Needs::Delivery(no) => self.write_rows(no, no).await?,
+            Needs::Event(tenant, id) => {
+                if self.0.writer.written_through().is_some()
+                    && let Some((first, last)) = self.0.readers.ask(FindRange { tenant, id }).await?
+                {
+                    self.write_rows(first, last).await?;
+                }
+            }
+            Needs::Rows => self.write_rows(DeliveryNo(0), DeliveryNo(i64::MAX)).await?,
         }
         self.0.readers.ask(question).await
+    }
+
+    /// Has all of an endpoint filed and counted. Answers up to where, unless all of all was filed already.
+    pub async fn file(&self, endpoint: EndpointNo) -> Result<Option<DeliveryNo>, StoreError> {
+        if !self.0.writer.has_unfiled() {
+            return Ok(None);
+        }
+        self.write(File(endpoint)).await.map(Some)
+    }
+
+    /// Has the rows of these deliveries written, both included.
+    async fn write_rows(&self, first: DeliveryNo, last: DeliveryNo) -> Result<(), StoreError> {
+        // Those that come in meanwhile are not waited for.
+        let Some((written, newest)) = self.0.writer.written_through() else { return Ok(()) };
+        let (first, last) = (first.max(DeliveryNo(written.0 + 1)), last.min(newest));
+        while first <= last && self.write(WriteRows { first, last }).await? {}
+        Ok(())
     }
 
     /// Finishes what is queued, then ends the writer.
@@ -194,12 +232,8 @@ impl Queue for Store {
     }
 
     async fn window(&self, window: LoadWindow) -> Result<Loaded, StoreError> {
-        if let Some(loaded) = self.ask(LoadLines { window, filed_through: None }).await? {
-            return Ok(loaded);
-        }
-        let filed_through = Some(self.write(File(window.endpoint)).await?);
-        let loaded = self.ask(LoadLines { window, filed_through }).await?;
-        loaded.ok_or_else(|| StoreError::Unavailable("an endpoint could not be filed".into()))
+        let filed_through = self.file(window.endpoint).await?;
+        self.ask(LoadLines { window, filed_through }).await
     }
 
     async fn contents(&self, events: Vec<EventNo>) -> Result<Vec<(EventNo, Content)>, StoreError> {
@@ -224,6 +258,11 @@ impl Queue for Store {
     }
 
     async fn needed_by(&self, question: NeededBy) -> Result<Vec<Needed>, StoreError> {
-        self.ask(question).await
+        let mut needed = self.ask(question).await?;
+        // Rows learn of new deliveries a little late; a lost hint is to be found all the same.
+        for one in &mut needed {
+            one.newest = one.newest.max(self.0.writer.newest_of(one.endpoint).unwrap_or(one.newest));
+        }
+        Ok(needed)
     }
 }

@@ -157,8 +157,8 @@ impl DeliveryRow {
     }
 }
 
-#[derive(Clone, Debug, Queryable, Selectable, Insertable)]
-#[diesel(table_name = events, treat_none_as_default_value = false)]
+#[derive(Clone, Debug, Queryable, Selectable)]
+#[diesel(table_name = events)]
 pub struct EventRow {
     pub no: i64,
     pub tenant: i64,
@@ -167,10 +167,10 @@ pub struct EventRow {
     pub created_at: i64,
     pub received_at: i64,
     pub committed_at: i64,
-    pub body: Vec<u8>,
-    pub data_start: i32,
     pub first_delivery: i64,
     pub deliveries: i32,
+    pub data_start: i32,
+    pub body: Vec<u8>,
 }
 
 #[derive(Clone, Debug, Queryable, Selectable, Insertable)]

@@ -11,6 +11,7 @@ diesel::table! {
         last_event -> BigInt,
         last_delivery -> BigInt,
         last_other -> BigInt,
+        written_through -> BigInt,
         filed_through -> BigInt,
     }
 }
@@ -112,10 +113,11 @@ diesel::table! {
         created_at -> BigInt,
         received_at -> BigInt,
         committed_at -> BigInt,
-        body -> Binary,
-        data_start -> Integer,
         first_delivery -> BigInt,
         deliveries -> Integer,
+        targets -> Binary,
+        data_start -> Integer,
+        body -> Binary,
     }
 }
 
@@ -147,9 +149,10 @@ diesel::table! {
 }
 
 diesel::table! {
-    endpoint_deliveries (endpoint, delivery) {
+    endpoint_deliveries (endpoint, last) {
         endpoint -> BigInt,
-        delivery -> BigInt,
+        last -> BigInt,
+        numbers -> Binary,
     }
 }
 
@@ -217,7 +220,6 @@ diesel::table! {
 diesel::joinable!(deliveries -> endpoints (endpoint));
 diesel::joinable!(deliveries -> endpoint_health (endpoint));
 diesel::joinable!(deliveries -> events (event));
-diesel::joinable!(endpoint_deliveries -> deliveries (delivery));
 diesel::joinable!(endpoint_lines -> deliveries (delivery));
 diesel::allow_tables_to_appear_in_same_query!(
     deliveries,

@@ -1,7 +1,7 @@
 //! How the rest of the program talks to the database: a *sentence* changes something, a *question* reads. Each is a
 //! plain struct; what it means is written once in `queries/` and compiled for each backend.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 
 use diesel::QueryResult;
@@ -9,8 +9,9 @@ use diesel::QueryResult;
 use super::directory::Directory;
 use super::hint::Hint;
 use super::unfiled::Unfiled;
+use super::unwritten::Unwritten;
 use crate::domain::content::ByteBudget;
-use crate::domain::ids::{DeliveryNo, EndpointNo, EventNo};
+use crate::domain::ids::{DeliveryNo, EndpointNo, EventNo, TenantNo};
 use crate::domain::time::Timestamp;
 
 /// A change. It joins other changes in one transaction, so it checks first and writes then: a sentence that answers with
@@ -43,11 +44,22 @@ pub trait Question<C>: Send + 'static {
 
     fn ask(&self, conn: &mut C) -> impl Future<Output = QueryResult<Self::Answer>>;
 
-    /// The endpoint whose deliveries have to be filed before this is asked: it is answered from the indexes by endpoint
-    /// (see [`Unfiled`]).
-    fn files(&self) -> Option<EndpointNo> {
-        None
-    }
+    /// What has to be in rows before this is asked.
+    fn needs(&self) -> Needs;
+}
+
+/// What a question reads that may not be in rows yet (see [`Unwritten`], [`Unfiled`]).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Needs {
+    Nothing,
+    /// One delivery's row.
+    Delivery(DeliveryNo),
+    /// The rows of the event with this id.
+    Event(TenantNo, String),
+    /// The deliveries of an endpoint, their entries in the indexes by endpoint, and its counts.
+    Endpoint(EndpointNo),
+    /// Every row.
+    Rows,
 }
 
 /// One transaction of the writer, shared by the sentences of a group.
@@ -58,8 +70,10 @@ pub struct Tx<'a, C> {
     /// The transaction's `updated_at`: later than any before it (S24).
     pub stamp: Timestamp,
     pub counters: &'a mut Counters,
-    /// Changes to the counts of endpoints, written once at the end.
-    pub touched: &'a mut BTreeMap<EndpointNo, Touched>,
+    /// Changes to the counts of endpoints.
+    pub uncounted: &'a mut Uncounted,
+    /// What has no row yet.
+    pub unwritten: &'a mut Unwritten,
     /// What is not yet in the indexes by endpoint.
     pub unfiled: &'a mut Unfiled,
     /// What the engine is told after the commit.
@@ -97,8 +111,8 @@ impl Counters {
     }
 }
 
-/// What a group of acceptances changes about an endpoint's health row.
-#[derive(Clone, Copy, Debug, Default)]
+/// What acceptances and changes add to an endpoint's health row.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Touched {
     pub pending: i64,
     pub failed: i64,
@@ -106,4 +120,63 @@ pub struct Touched {
     pub last_delivery: Option<DeliveryNo>,
     /// The actor is needed at this instant, or earlier if the row says so.
     pub wake_at: Option<Timestamp>,
+}
+
+/// What is not in the counts of endpoints yet. New deliveries are counted when they are filed, or with whatever else is
+/// written about their endpoint's health; everything else is counted in the transaction in which it happens.
+#[derive(Debug, Default)]
+pub struct Uncounted {
+    touched: BTreeMap<EndpointNo, Touched>,
+    now: BTreeSet<EndpointNo>,
+}
+
+impl Uncounted {
+    /// To be written some time; may be lost with the process. For new deliveries only.
+    pub fn later(&mut self, endpoint: EndpointNo) -> &mut Touched {
+        self.touched.entry(endpoint).or_default()
+    }
+
+    /// To be written with this transaction.
+    pub fn now(&mut self, endpoint: EndpointNo) -> &mut Touched {
+        self.now.insert(endpoint);
+        self.touched.entry(endpoint).or_default()
+    }
+
+    /// What is to be written about an endpoint, by the caller.
+    pub fn take(&mut self, endpoint: EndpointNo) -> Option<Touched> {
+        self.now.remove(&endpoint);
+        self.touched.remove(&endpoint)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.touched.is_empty()
+    }
+
+    /// An endpoint that is to be written with this transaction.
+    pub fn next(&self) -> Option<EndpointNo> {
+        self.now.first().copied()
+    }
+}
+
+/// How much of what is behind the writer may do in its free time: a little more than is added. All at once, as much as it
+/// finds, would make waiting whoever comes meanwhile: endpoints that get the same events have enough to be filed at the
+/// same moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Credit {
+    /// Rows to write.
+    pub rows: i64,
+    /// Deliveries to file.
+    pub cards: i64,
+}
+
+impl Credit {
+    /// For so many new deliveries.
+    pub fn add(&mut self, deliveries: i64) {
+        if deliveries == 0 {
+            return;
+        }
+        let more = deliveries + deliveries / 4 + 1;
+        // What was not used is not saved for later.
+        *self = Credit { rows: self.rows.min(more) + more, cards: self.cards.min(more) + more };
+    }
 }

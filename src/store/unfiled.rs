@@ -4,7 +4,8 @@
 //! hundred pages, all of them written to the journal at every commit. So the writer keeps new entries here and files many
 //! of one endpoint at a time, which lie side by side again. What a delivery comes to in the meantime is put on its card,
 //! so a quick success is never in an endpoint's line at all. Whoever reads by endpoint has its deliveries filed first, or
-//! reads the rows after `meta.filed_through` as well; after a crash these rows are all that is needed.
+//! reads the rows after `meta.filed_through` as well; after a crash these rows are all that is needed. The endpoint's counts
+//! of what is not filed are written with it.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -15,8 +16,11 @@ use crate::domain::time::Timestamp;
 
 /// So many cards of one endpoint are filed together, if nothing asks for them earlier.
 pub const FULL: usize = 128;
-/// Nothing stays unfiled for longer than so many newer deliveries: that is what a start after a crash has to read.
+/// Nothing stays unfiled for longer than so many newer deliveries, if the writer has time: that is what a start after a crash
+/// has to read.
 const SPAN: i64 = 65_536;
+/// With so many cards, filing does not wait for such a time.
+const CROWDED: usize = 65_536;
 
 /// A waiting delivery's place among those of its endpoint (S3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +44,7 @@ pub struct Unfiled {
     cards: HashMap<EndpointNo, Vec<Card>>,
     /// The first card of each endpoint.
     oldest: BTreeMap<DeliveryNo, EndpointNo>,
-    /// Endpoints that had [`FULL`] cards at some time since they were filed.
+    /// Endpoints that had [`FULL`] cards at some time since they were filed, the first of them first.
     full: VecDeque<EndpointNo>,
     count: usize,
 }
@@ -81,26 +85,49 @@ impl Unfiled {
 
     /// All cards of an endpoint, to be filed now.
     pub fn take(&mut self, endpoint: EndpointNo) -> Vec<Card> {
-        let cards = self.cards.remove(&endpoint).unwrap_or_default();
-        if let Some(first) = cards.first() {
-            self.oldest.remove(&first.no);
-            self.count -= cards.len();
-        }
-        cards
+        self.take_through(endpoint, DeliveryNo(i64::MAX))
     }
 
-    /// An endpoint that is to be filed now; `last` is the newest delivery of all.
-    pub fn due(&mut self, last: DeliveryNo) -> Option<EndpointNo> {
-        let old = self.oldest.first_key_value().filter(|(no, _)| last.0 - no.0 >= SPAN);
+    /// Its cards up to this one.
+    pub fn take_through(&mut self, endpoint: EndpointNo, through: DeliveryNo) -> Vec<Card> {
+        let Entry::Occupied(mut cards) = self.cards.entry(endpoint) else { return Vec::new() };
+        let later = cards.get().partition_point(|card| card.no <= through);
+        if later == 0 {
+            return Vec::new();
+        }
+        self.count -= later;
+        self.oldest.remove(&cards.get()[0].no);
+        if later == cards.get().len() {
+            return cards.remove();
+        }
+        let stay = cards.get_mut().split_off(later);
+        self.oldest.insert(stay[0].no, endpoint);
+        if stay.len() >= FULL {
+            self.full.push_back(endpoint);
+        }
+        std::mem::replace(cards.get_mut(), stay)
+    }
+
+    /// An endpoint that is to be filed when the writer has time; `last` is the newest delivery of all, and up to `through`
+    /// all have rows.
+    pub fn due(&mut self, last: DeliveryNo, through: DeliveryNo) -> Option<EndpointNo> {
+        let old = self.oldest.first_key_value().filter(|(no, _)| last.0 - no.0 >= SPAN && **no <= through);
         if let Some((_, endpoint)) = old {
             return Some(*endpoint);
         }
-        while let Some(endpoint) = self.full.pop_front() {
-            if self.cards.get(&endpoint).is_some_and(|cards| cards.len() >= FULL) {
-                return Some(endpoint);
+        while let Some(endpoint) = self.full.front() {
+            match self.cards.get(endpoint).and_then(|cards| cards.get(FULL - 1)) {
+                // It was filed meanwhile.
+                None => drop(self.full.pop_front()),
+                Some(card) => return Some(*endpoint).filter(|_| card.no <= through),
             }
         }
         None
+    }
+
+    /// So many that filing cannot wait for the writer to have time.
+    pub fn is_crowded(&self) -> bool {
+        self.count > CROWDED
     }
 
     /// The endpoint with the oldest card of all.
@@ -129,22 +156,42 @@ mod tests {
     #[test]
     fn an_endpoint_is_filed_when_it_has_many_cards_or_an_old_one() {
         let mut unfiled = Unfiled::default();
+        let all = DeliveryNo(i64::MAX);
         unfiled.add(B, card(1));
         for no in 2..=FULL as i64 {
             unfiled.add(A, card(no));
-            assert_eq!(unfiled.due(DeliveryNo(no)), None);
+            assert_eq!(unfiled.due(DeliveryNo(no), all), None);
         }
         let last = DeliveryNo(FULL as i64 + 1);
         unfiled.add(A, card(last.0));
         assert_eq!(unfiled.filed_through(last), DeliveryNo(0));
-        assert_eq!(unfiled.due(last), Some(A));
+        assert_eq!(unfiled.due(last, all), Some(A));
         assert_eq!(unfiled.take(A).len(), FULL);
-        assert_eq!((unfiled.due(last), unfiled.len()), (None, 1));
-        assert_eq!(unfiled.due(DeliveryNo(SPAN)), None);
-        assert_eq!(unfiled.due(DeliveryNo(SPAN + 1)), Some(B));
+        assert_eq!((unfiled.due(last, all), unfiled.len()), (None, 1));
+        assert_eq!(unfiled.due(DeliveryNo(SPAN), all), None);
+        assert_eq!(unfiled.due(DeliveryNo(SPAN + 1), all), Some(B));
+        assert_eq!(unfiled.due(DeliveryNo(SPAN + 1), DeliveryNo(0)), None, "it has no row");
         assert_eq!(unfiled.take(B), [card(1)]);
         assert_eq!(unfiled.filed_through(last), last);
         assert!(unfiled.is_empty() && unfiled.next().is_none() && unfiled.take(B).is_empty());
+    }
+
+    #[test]
+    fn what_has_no_row_keeps_its_card() {
+        let mut unfiled = Unfiled::default();
+        let many = 3 * FULL as i64;
+        (1..=many).for_each(|no| unfiled.add(A, card(no)));
+        let last = DeliveryNo(many);
+        let short = DeliveryNo(FULL as i64 - 1);
+        assert_eq!(unfiled.due(last, short), None);
+        let through = DeliveryNo(FULL as i64 + 1);
+        assert_eq!(unfiled.due(last, through), Some(A));
+        assert!(unfiled.take_through(A, DeliveryNo(0)).is_empty());
+        assert_eq!(unfiled.take_through(A, through).len(), FULL + 1);
+        assert_eq!((unfiled.len(), unfiled.filed_through(last)), (2 * FULL - 1, through));
+        assert_eq!((unfiled.due(last, through), unfiled.due(last, last)), (None, Some(A)));
+        assert_eq!(unfiled.take(A).first(), Some(&card(through.0 + 1)));
+        assert_eq!((unfiled.due(last, last), unfiled.filed_through(last)), (None, last));
     }
 
     #[test]

@@ -153,13 +153,17 @@ async fn every_question_has_its_index() {
 }
 
 /// What most questions need.
-const BY_TENANT: &str = "SEARCH deliveries USING INDEX deliveries_tenant (tenant=? AND no<?)";
-const BY_ENDPOINT: &str = "SEARCH endpoint_deliveries USING PRIMARY KEY (endpoint=? AND delivery<?)";
+const LAST: &str = "SEARCH deliveries USING INTEGER PRIMARY KEY (rowid<?)";
+const RANGE: &str = "SEARCH deliveries USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)";
+/// A tenant's deliveries, event by event.
+const BY_TENANT: [&str; 3] = [LAST, EVENTS, RANGE];
+const WITHIN: &str = "SEARCH endpoint_deliveries USING PRIMARY KEY (endpoint=? AND last>?)";
+const BELOW: &str = "SEARCH endpoint_deliveries USING PRIMARY KEY (endpoint=? AND last<?)";
 const BY_CHANGE: &str = "SEARCH deliveries USING INDEX deliveries_changes (tenant=? AND updated_at>?)";
 const DEAD: &str = "SEARCH deliveries USING INDEX deliveries_dead (tenant=? AND no<?)";
 const WAITING: &str = "SEARCH endpoint_lines USING PRIMARY KEY (endpoint=?)";
 /// What is not yet in the indexes by endpoint.
-const UNFILED: &str = "SEARCH deliveries USING INDEX deliveries_tenant (tenant=? AND no>? AND no<?)";
+const UNFILED: &str = RANGE;
 /// The row of an entry in an index by endpoint.
 const ROW: &str = "SEARCH deliveries USING INTEGER PRIMARY KEY (rowid=?)";
 /// Of the few that wait, or of the endpoints.
@@ -169,21 +173,28 @@ const EVENTS_AMONG: &str = "SEARCH events USING INDEX events_tenant (tenant=? AN
 const ITS_DELIVERIES: &str = "SEARCH d USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)";
 
 async fn ask_all(bench: &mut Bench) {
+    // An endpoint with one delivery, number 4.
+    let block = "INSERT INTO endpoint_deliveries (endpoint, last, numbers) VALUES (3, 4, x'04')";
+    diesel::sql_query(block).execute(&mut bench.planner).expect("a block");
     let none = DeliveryFilter::default;
     let endpoint = Some(EndpointNo(3));
     for from in [NEWEST, From::Newest { before: None }] {
-        bench.question("newest", deliveries(from, none()), &[BY_TENANT]).await;
+        bench.question("newest", deliveries(from, none()), &BY_TENANT).await;
         let by_state = [
             (State::Pending, &[UNFILED, WAITING, ROW, SORTED][..]),
             (State::Failed, &[UNFILED, WAITING, ROW, SORTED]),
-            (State::Delivered, &[BY_TENANT]),
+            (State::Delivered, &BY_TENANT),
             (State::Dead, &[DEAD]),
         ];
         for (state, wanted) in by_state {
             bench.question("by state", deliveries(from, DeliveryFilter { state: Some(state), ..none() }), wanted).await;
         }
         bench
-            .question("endpoint's", deliveries(from, DeliveryFilter { endpoint, ..none() }), &[BY_ENDPOINT, ROW])
+            .question(
+                "endpoint's",
+                deliveries(from, DeliveryFilter { endpoint, ..none() }),
+                &[WITHIN, BELOW, ROW, WITHIN, BELOW],
+            )
             .await;
         let dead = DeliveryFilter { endpoint, state: Some(State::Dead), ..none() };
         bench.question("endpoint's dead", deliveries(from, dead), &[DEAD]).await;
@@ -197,9 +208,8 @@ async fn ask_all(bench: &mut Bench) {
     }
     bench.question("changes", deliveries(CHANGED, none()), &[BY_CHANGE]).await;
     let of_event = DeliveryFilter { event_id: Some("e".into()), ..none() };
-    let range = "SEARCH deliveries USING INDEX deliveries_tenant (tenant=? AND no>? AND no<?)";
     let by_id = "SEARCH events USING INDEX events_id (tenant=? AND id=?)";
-    bench.question("event's", deliveries(NEWEST, of_event), &[by_id, range]).await;
+    bench.question("event's", deliveries(NEWEST, of_event), &[by_id, LAST, EVENTS, RANGE]).await;
     bench.question("one", FindDelivery { tenant: TENANT, delivery: DeliveryNo(5) }, &[ROW]).await;
     let attempts = ListAttempts { tenant: TENANT, delivery: DeliveryNo(5), before: None, limit: 50 };
     let wanted = "SEARCH attempts USING PRIMARY KEY (delivery=? AND number<?)";
@@ -213,7 +223,7 @@ async fn ask_all(bench: &mut Bench) {
     bench.question("changed events", events(CHANGED, EventFilter::default()), &[BY_CHANGE, later, alone]).await;
     let (waiting, dead) =
         (WAITING.replace("endpoint_lines U", "l U"), "SEARCH d USING INDEX deliveries_dead (tenant=?)");
-    let unfiled = "SEARCH d USING INDEX deliveries_tenant (tenant=? AND no>?)";
+    let unfiled = "SEARCH d USING INTEGER PRIMARY KEY (rowid>?)";
     let by_state = [
         (State::Pending, &[EVENTS_AMONG, &waiting, unfiled, ITS_DELIVERIES][..]),
         (State::Failed, &[EVENTS_AMONG, &waiting, unfiled, ITS_DELIVERIES]),
@@ -225,12 +235,13 @@ async fn ask_all(bench: &mut Bench) {
         bench.question("events by state", events(NEWEST, filter), wanted).await;
     }
     bench.question("event", FindEvent { tenant: TENANT, id: "e".into(), deliveries: 100 }, &[by_id]).await;
+    bench.question("its range", FindRange { tenant: TENANT, id: "e".into() }, &[by_id]).await;
 
     let line = "SEARCH endpoint_lines USING PRIMARY KEY (endpoint=? AND line>? AND line<?)";
     let window = LoadWindow { endpoint: EndpointNo(3), cut: 0, limit: 512 };
-    let unfiled = "SEARCH deliveries USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)";
-    bench.question("window", LoadLines { window, filed_through: None }, &[unfiled, line, ROW, line, ROW]).await;
-    bench.question("window", LoadLines { window, filed_through: Some(DeliveryNo(4)) }, &[line, ROW, line, ROW]).await;
+    for filed_through in [None, Some(DeliveryNo(4))] {
+        bench.question("window", LoadLines { window, filed_through }, &[line, ROW, line, ROW]).await;
+    }
     let next = NextDue { endpoint: EndpointNo(3), cut: 0, on_the_wire: Vec::new() };
     let head = "SEARCH endpoint_lines USING PRIMARY KEY (endpoint=? AND line=?)";
     bench.question("next due", next, &[head, ROW, head, ROW, head, ROW]).await;

@@ -1,5 +1,6 @@
 -- Instants are microseconds of engine time. Numbers (`no`) rise in commit order and are never used twice; texts that
--- people see are ids. Everything belongs to a tenant.
+-- people see are ids. Everything belongs to a tenant. Checks are written with OR: for an IN of more than two words SQLite
+-- builds an index of them each time.
 
 CREATE TABLE meta (
     id              INTEGER NOT NULL PRIMARY KEY CHECK (id = 1),
@@ -10,7 +11,8 @@ CREATE TABLE meta (
     last_event      BIGINT NOT NULL,
     last_delivery   BIGINT NOT NULL,
     last_other      BIGINT NOT NULL,            -- endpoints, notifications
-    filed_through   BIGINT NOT NULL             -- all deliveries up to this one are in the two tables at the end of deliveries
+    written_through BIGINT NOT NULL,            -- all deliveries up to this one have rows; others follow from their events
+    filed_through   BIGINT NOT NULL             -- all up to this one are in the two tables after deliveries, and counted
 );
 
 CREATE TABLE tenants (
@@ -23,7 +25,7 @@ CREATE TABLE tenants (
 CREATE TABLE api_keys (
     id           TEXT NOT NULL PRIMARY KEY,
     tenant       BIGINT REFERENCES tenants (no),  -- NULL: every tenant (role operator)
-    role         TEXT NOT NULL CHECK (role IN ('admin', 'send', 'read', 'operator')),
+    role         TEXT NOT NULL CHECK (role = 'admin' OR role = 'send' OR role = 'read' OR role = 'operator'),
     name         TEXT NOT NULL,
     hash         BLOB NOT NULL UNIQUE,            -- SHA-256 of the key's text
     created_at   BIGINT NOT NULL
@@ -43,7 +45,7 @@ CREATE TABLE endpoints (
     headers          BLOB NOT NULL,               -- encrypted JSON
     secrets          BLOB NOT NULL,               -- encrypted JSON
     metadata         TEXT NOT NULL,               -- JSON
-    status           TEXT NOT NULL CHECK (status IN ('enabled', 'disabled', 'auto_disabled')),
+    status           TEXT NOT NULL CHECK (status = 'enabled' OR status = 'disabled' OR status = 'auto_disabled'),
     disabled_reason  TEXT,
     disabled_at      BIGINT,
     cut              INTEGER NOT NULL,            -- how often a disable has cut the queue (S15)
@@ -68,7 +70,7 @@ CREATE TABLE endpoint_health (
     pending               BIGINT NOT NULL,
     failed                BIGINT NOT NULL,
     dead                  BIGINT NOT NULL,
-    last_delivery         BIGINT NOT NULL,        -- the endpoint's newest delivery
+    last_delivery         BIGINT NOT NULL,        -- the endpoint's newest delivery that is in the counts
     last_success_at       BIGINT,
     last_failure_at       BIGINT,
     last_attempt_delivery BIGINT,
@@ -104,21 +106,25 @@ CREATE TABLE events (
     created_at      BIGINT NOT NULL,
     received_at     BIGINT NOT NULL,
     committed_at    BIGINT NOT NULL,
-    body            BLOB NOT NULL,               -- what every receiver gets, composed once (S2)
-    data_start      INTEGER NOT NULL,            -- where in it the caller's data begins
     first_delivery  BIGINT NOT NULL,             -- its deliveries are numbered from here on, without gaps
-    deliveries      INTEGER NOT NULL
+    deliveries      INTEGER NOT NULL,
+    targets         BLOB NOT NULL,               -- their endpoints: src/store/numbers.rs
+    data_start      INTEGER NOT NULL,            -- where in the body the caller's data begins
+    body            BLOB NOT NULL                -- what every receiver gets, composed once (S2)
 );
 CREATE UNIQUE INDEX events_id ON events (tenant, id);
 CREATE INDEX events_tenant ON events (tenant, no);
 CREATE INDEX events_without_deliveries ON events (tenant, committed_at, no) WHERE deliveries = 0;
 
+-- A delivery that nothing has happened to may have no row yet: it follows from its event (`meta.written_through`,
+-- `src/store/unwritten.rs`).
 CREATE TABLE deliveries (
     no                INTEGER NOT NULL PRIMARY KEY,
     tenant            BIGINT NOT NULL,
     endpoint          BIGINT NOT NULL,
     event             BIGINT NOT NULL,
-    state             TEXT NOT NULL CHECK (state IN ('pending', 'failed', 'delivered', 'dead')),
+    state             TEXT NOT NULL CHECK (state = 'pending' OR state = 'failed' OR state = 'delivered'
+                                           OR state = 'dead'),
     run               INTEGER NOT NULL,
     attempt           INTEGER NOT NULL,
     attempts_total    INTEGER NOT NULL,
@@ -126,9 +132,11 @@ CREATE TABLE deliveries (
     line              SMALLINT NOT NULL,         -- 0 first attempts, 1 a person's single retry, 2 retries (S3)
     order_at          BIGINT NOT NULL,           -- its place in the line
     due_at            BIGINT NOT NULL,           -- its own due time (S10)
-    due_reason        TEXT NOT NULL CHECK (due_reason IN ('initial', 'schedule', 'retry_after', 'manual')),
+    due_reason        TEXT NOT NULL CHECK (due_reason = 'initial' OR due_reason = 'schedule'
+                                           OR due_reason = 'retry_after' OR due_reason = 'manual'),
     probed_at         BIGINT,
-    dead_reason       TEXT CHECK (dead_reason IN ('exhausted', 'permanent_response', 'endpoint_disabled', 'expired')),
+    dead_reason       TEXT CHECK (dead_reason = 'exhausted' OR dead_reason = 'permanent_response'
+                                  OR dead_reason = 'endpoint_disabled' OR dead_reason = 'expired'),
     dead_at           BIGINT,
     replayable_until  BIGINT,
     last_status       INTEGER,
@@ -137,19 +145,20 @@ CREATE TABLE deliveries (
     updated_at        BIGINT NOT NULL,
     delivered_at      BIGINT
 );
+-- A tenant's deliveries in the order of their numbers are found by its events, each of which has a range of numbers.
 -- SQLite, which has no statistics here, takes the index that was made last where two look equally good: so the partial
 -- ones, which hold little, come after the whole ones. `tests/it/plans.rs` holds what it does with them.
-CREATE INDEX deliveries_tenant ON deliveries (tenant, no);
 CREATE INDEX deliveries_changes ON deliveries (tenant, updated_at, no);
 CREATE INDEX deliveries_dead ON deliveries (tenant, no) WHERE state = 'dead';
 
 -- Two indexes of deliveries by endpoint, kept by hand: an event for a hundred endpoints would touch two hundred pages of
 -- ordinary ones. New deliveries are *filed* here a little later, many of one endpoint at a time (`meta.filed_through`,
--- `src/store/unfiled.rs`).
+-- `src/store/unfiled.rs`). The first has all that an endpoint ever got, a row for those that were filed together.
 CREATE TABLE endpoint_deliveries (
     endpoint  BIGINT NOT NULL,
-    delivery  BIGINT NOT NULL,
-    PRIMARY KEY (endpoint, delivery)
+    last      BIGINT NOT NULL,
+    numbers   BLOB NOT NULL,                     -- src/store/numbers.rs; `last` is the last of them
+    PRIMARY KEY (endpoint, last)
 ) WITHOUT ROWID;
 
 -- Those whose rows say that they wait, in the order of S3.
@@ -167,7 +176,8 @@ CREATE TABLE attempts (
     tenant             BIGINT NOT NULL,
     run                INTEGER NOT NULL,
     attempt            INTEGER NOT NULL,
-    cause              TEXT NOT NULL CHECK (cause IN ('schedule', 'manual', 'probe', 'ping')),
+    cause              TEXT NOT NULL CHECK (cause = 'schedule' OR cause = 'manual' OR cause = 'probe'
+                                            OR cause = 'ping'),
     started_at         BIGINT NOT NULL,
     duration           BIGINT NOT NULL,          -- this and the phases: microseconds of real time
     dns                BIGINT,
@@ -181,7 +191,8 @@ CREATE TABLE attempts (
     error              TEXT,
     excerpt            BLOB NOT NULL,
     excerpt_truncated  BOOLEAN NOT NULL,
-    outcome            TEXT NOT NULL CHECK (outcome IN ('delivered', 'retry', 'dead_letter', 'disable')),
+    outcome            TEXT NOT NULL CHECK (outcome = 'delivered' OR outcome = 'retry'
+                                            OR outcome = 'dead_letter' OR outcome = 'disable'),
     PRIMARY KEY (delivery, number)
 ) WITHOUT ROWID;
 

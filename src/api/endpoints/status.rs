@@ -59,6 +59,9 @@ struct QueueJson {
 
 pub async fn get(api: Data<Api>, Reader(caller): Reader, request: HttpRequest, id: Path<String>) -> Answer {
     Query::none(&request)?;
+    let no = EndpointNo(find(&api, caller.tenant, &id).await?.endpoint.no);
+    // New deliveries are counted a little late.
+    api.store.file(no).await?;
     let found = find(&api, caller.tenant, &id).await?;
     let unreadable = || Problem::unavailable("The endpoint's row cannot be read.");
     let status = Status::parse(&found.endpoint.status).ok_or_else(unreadable)?;

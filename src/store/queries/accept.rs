@@ -7,18 +7,21 @@ use diesel::prelude::*;
 use diesel::{QueryResult, insert_into};
 
 use super::views::{self, DeliveryView};
+use super::writing::write_event;
 use super::{Conn, RunQueryDsl, Tx, insert_all};
 use crate::domain::content::Content;
 use crate::domain::delivery::{DeadReason, DueReason, Line, State, Waiting};
 use crate::domain::ids::{DeliveryNo, EndpointNo, EventNo, TenantNo, delivery_id};
 use crate::domain::policy::WhileDisabled;
-use crate::domain::time::Timestamp;
+use crate::domain::time::{Span, Timestamp};
 use crate::store::accept::{Accept, Accepted, AcceptedDelivery, NewEvent, Refused, RefusedWhy};
 use crate::store::hint::Hint;
-use crate::store::rows::{DeliveryRow, EventRow, at, micros};
+use crate::store::numbers::encode;
+use crate::store::rows::{DeliveryRow, EventRow, at};
 use crate::store::schema::{deliveries, events};
 use crate::store::sentence::Sentence;
 use crate::store::unfiled::{Card, Place};
+use crate::store::unwritten::Fresh;
 
 /// What is to be done with one member once all of them were checked.
 enum Plan {
@@ -120,7 +123,8 @@ async fn store(tx: &mut Tx<'_>, tenant: TenantNo, event: &NewEvent, targets: Vec
     let first = DeliveryNo(tx.counters.delivery + 1);
     let content = content(tx, event);
     let mut answers = Vec::with_capacity(targets.len());
-    let mut rows = Vec::with_capacity(targets.len());
+    let mut kept = Vec::with_capacity(targets.len());
+    let mut dead_rows = Vec::new();
     for endpoint in targets {
         let Some(entry) = tx.directory.get(endpoint) else {
             continue;
@@ -144,8 +148,10 @@ async fn store(tx: &mut Tx<'_>, tenant: TenantNo, event: &NewEvent, targets: Vec
             probed_at: None,
             content: content.clone(),
         };
-        let replayable_until = dead.map(|kept| event.received_at + kept);
-        rows.push(row(tenant, endpoint, &waiting, replayable_until, tx.stamp));
+        if let Some(kept) = dead {
+            dead_rows.push(dead_row(tenant, endpoint, &waiting, kept, tx.stamp));
+        }
+        kept.push(endpoint);
         answers.push(AcceptedDelivery {
             id: delivery_id(waiting.no, waiting.created_at),
             endpoint_id,
@@ -153,8 +159,19 @@ async fn store(tx: &mut Tx<'_>, tenant: TenantNo, event: &NewEvent, targets: Vec
         });
         announce(tx, endpoint, waiting, dead.is_some());
     }
-    insert_all!(tx.conn, deliveries::table, &rows);
-    insert_event(tx, tenant, event, no, first, answers.len()).await?;
+    insert_event(tx, tenant, event, no, first, &kept).await?;
+    insert_all!(tx.conn, deliveries::table, &dead_rows);
+    tx.unwritten.add(Fresh {
+        tenant,
+        event: no,
+        first,
+        targets: kept,
+        received_at: event.received_at,
+        order_at: event.created_at.min(event.received_at),
+    });
+    for row in &dead_rows {
+        tx.unwritten.take(DeliveryNo(row.no));
+    }
     Ok(Accepted {
         id: event.id.clone(),
         event_type: event.event_type.clone(),
@@ -171,20 +188,21 @@ fn content(tx: &Tx<'_>, event: &NewEvent) -> Option<Arc<Content>> {
     Content::new(id, kind, event.received_at, event.body.clone()).within(tx.budget).map(Arc::new)
 }
 
-fn row(
+/// The row of a delivery whose endpoint was disabled when its event came in.
+fn dead_row(
     tenant: TenantNo,
     endpoint: EndpointNo,
     waiting: &Waiting,
-    replayable_until: Option<Timestamp>,
+    dead_letters: Span,
     stamp: Timestamp,
 ) -> DeliveryRow {
-    let dead = replayable_until.is_some();
+    let received_at = waiting.created_at;
     DeliveryRow {
         no: waiting.no.0,
         tenant: tenant.0,
         endpoint: endpoint.0,
         event: waiting.event.0,
-        state: if dead { State::Dead } else { State::Pending }.as_str().into(),
+        state: State::Dead.as_str().into(),
         run: 1,
         attempt: 0,
         attempts_total: 0,
@@ -194,12 +212,12 @@ fn row(
         due_at: waiting.due_at.as_micros(),
         due_reason: DueReason::Initial.as_str().into(),
         probed_at: None,
-        dead_reason: dead.then(|| DeadReason::EndpointDisabled.as_str().into()),
-        dead_at: dead.then(|| waiting.created_at.as_micros()),
-        replayable_until: micros(replayable_until),
+        dead_reason: Some(DeadReason::EndpointDisabled.as_str().into()),
+        dead_at: Some(received_at.as_micros()),
+        replayable_until: Some((received_at + dead_letters).as_micros()),
         last_status: None,
         last_error_kind: None,
-        created_at: waiting.created_at.as_micros(),
+        created_at: received_at.as_micros(),
         updated_at: stamp.as_micros(),
         delivered_at: None,
     }
@@ -211,16 +229,21 @@ fn announce(tx: &mut Tx<'_>, endpoint: EndpointNo, waiting: Waiting, dead: bool)
         return;
     };
     let after = std::mem::replace(&mut entry.last_delivery, waiting.no);
-    let touched = tx.touched.entry(endpoint).or_default();
-    touched.last_delivery = Some(waiting.no);
     let place = Place { line: waiting.line, order_at: waiting.order_at };
     tx.unfiled.add(endpoint, Card { no: waiting.no, place: Some(place).filter(|_| !dead) });
+    // Should its hint be lost, the row has to bring the actor; mostly it says already that it is needed.
+    let wakes = dead || entry.wake_at.is_some_and(|at| at <= waiting.due_at);
+    let touched = if wakes { tx.uncounted.later(endpoint) } else { tx.uncounted.now(endpoint) };
+    touched.last_delivery = Some(waiting.no);
     if dead {
         touched.dead += 1;
         return;
     }
     touched.pending += 1;
-    touched.wake_at.get_or_insert(waiting.due_at);
+    if !wakes {
+        touched.wake_at = Some(waiting.due_at);
+        entry.wake_at = touched.wake_at;
+    }
     let hint = tx.hints.entry(endpoint).or_insert_with(|| Hint { endpoint, after, deliveries: Vec::new() });
     hint.deliveries.push(waiting);
 }
@@ -231,7 +254,7 @@ async fn insert_event(
     event: &NewEvent,
     no: EventNo,
     first: DeliveryNo,
-    count: usize,
+    endpoints: &[EndpointNo],
 ) -> QueryResult<()> {
     // Borrowed, so that the body is not copied on its way into the statement.
     let values = (
@@ -242,16 +265,18 @@ async fn insert_event(
         events::created_at.eq(event.created_at.as_micros()),
         events::received_at.eq(event.received_at.as_micros()),
         events::committed_at.eq(tx.stamp.as_micros()),
-        events::body.eq(event.body.as_ref()),
-        events::data_start.eq(event.data_start as i32),
         events::first_delivery.eq(first.0),
-        events::deliveries.eq(count as i32),
+        events::deliveries.eq(endpoints.len() as i32),
+        events::targets.eq(encode(endpoints.iter().map(|endpoint| endpoint.0))),
+        events::data_start.eq(event.data_start as i32),
+        events::body.eq(event.body.as_ref()),
     );
     insert_into(events::table).values(values).execute(tx.conn).await?;
     Ok(())
 }
 
 async fn duplicate(tx: &mut Tx<'_>, tenant: TenantNo, event: &EventRow) -> QueryResult<Accepted> {
+    write_event(tx, event.first_delivery, event.deliveries).await?;
     let views = views::of_event(tx.conn, tenant, event.first_delivery, event.deliveries).await?;
     let delivery = |view: DeliveryView| AcceptedDelivery {
         id: view.id(),

@@ -6,7 +6,6 @@ use diesel::prelude::*;
 use diesel::{QueryResult, delete, insert_into, update};
 
 use super::filing::file;
-use super::misc::flush_one;
 use super::views::says_waiting;
 use super::{Conn, RunQueryDsl, Tx};
 use crate::domain::delivery::{DeadReason, State};
@@ -17,7 +16,7 @@ use crate::domain::time::Timestamp;
 use crate::store::change::{PendingCuts, ReleaseSpared, RewriteCut, SLICE};
 use crate::store::rows::{CutRow, SparedRow};
 use crate::store::schema::{cuts, deliveries, endpoint_health, endpoint_lines, endpoints, spared};
-use crate::store::sentence::{Question, Sentence};
+use crate::store::sentence::{Needs, Question, Sentence};
 
 /// Who disables an endpoint, and what is on the wire.
 pub struct Cut {
@@ -29,8 +28,8 @@ pub struct Cut {
 
 /// Disables an endpoint and cuts its queue.
 pub async fn cut(tx: &mut Tx<'_>, endpoint: EndpointNo, how: Cut) -> QueryResult<()> {
-    // What this group has accepted for it so far is counted first.
-    flush_one(tx, endpoint).await?;
+    // What has no row yet gets one with the cut that it was accepted under, and is counted.
+    file(tx, endpoint).await?;
     let stamp = tx.stamp.as_micros();
     let Some(entry) = tx.directory.get_mut(endpoint) else {
         return Ok(());
@@ -38,6 +37,7 @@ pub async fn cut(tx: &mut Tx<'_>, endpoint: EndpointNo, how: Cut) -> QueryResult
     entry.status = how.status;
     entry.version += 1;
     entry.cut += 1;
+    entry.wake_at = None;
     let (tenant, version, number) = (entry.tenant.0, entry.version, entry.cut as i32);
     let replayable_until = (how.at + entry.dead_letters).as_micros();
     let configuration = (
@@ -105,6 +105,10 @@ impl Question<Conn> for PendingCuts {
         let rows: Vec<(i64, i32)> =
             cuts::table.order((cuts::endpoint, cuts::cut)).select((cuts::endpoint, cuts::cut)).load(conn).await?;
         Ok(rows.into_iter().map(|(endpoint, cut)| (EndpointNo(endpoint), cut.unsigned_abs())).collect())
+    }
+
+    fn needs(&self) -> Needs {
+        Needs::Nothing
     }
 }
 

@@ -4,6 +4,7 @@ use diesel::prelude::*;
 use diesel::{QueryResult, delete, insert_into, update};
 
 use super::cut::{Cut, cut};
+use super::filing::file;
 use super::load::entry;
 use super::misc::{flush_one, notify};
 use super::{Conn, RunQueryDsl, Tx};
@@ -11,7 +12,7 @@ use crate::domain::endpoint::Status;
 use crate::domain::ids::{EndpointNo, TenantNo};
 use crate::domain::notice::Notice;
 use crate::store::change::{AndShow, CreateEndpoint, DeleteEndpoint, Disable, EditEndpoint, Enable};
-use crate::store::rows::{EndpointRow, HealthRow};
+use crate::store::rows::{EndpointRow, HealthRow, maybe_at, micros};
 use crate::store::schema::{endpoint_health, endpoints};
 use crate::store::sentence::Sentence;
 
@@ -26,7 +27,7 @@ impl Sentence<Conn> for CreateEndpoint {
         insert_into(endpoints::table).values(&row).execute(tx.conn).await?;
         let health = HealthRow { endpoint: row.no, tenant: row.tenant, version: 1, ..HealthRow::default() };
         insert_into(endpoint_health::table).values(health).execute(tx.conn).await?;
-        tx.directory.insert(EndpointNo(row.no), entry(&row, 1, 0)?);
+        tx.directory.insert(EndpointNo(row.no), entry(&row, (1, 0, None))?);
         Ok(row)
     }
 }
@@ -59,9 +60,9 @@ impl Sentence<Conn> for EditEndpoint {
             (endpoints::metadata.eq(&row.metadata), endpoints::counted_from.eq(row.counted_from)),
         );
         update(endpoints::table.find(no.0)).set(configuration).execute(tx.conn).await?;
-        let (health_version, last_delivery) =
-            tx.directory.get(no).map_or((1, 0), |entry| (entry.health_version, entry.last_delivery.0));
-        tx.directory.insert(no, entry(&row, health_version, last_delivery)?);
+        let Some(before) = tx.directory.get(no) else { return Ok(None) };
+        let state = (before.health_version, before.last_delivery.0, micros(before.wake_at));
+        tx.directory.insert(no, entry(&row, state)?);
         if self.new_url || self.close_circuit {
             let why = if self.new_url { "The URL was changed" } else { "The circuit breaker was removed" };
             clear_health(tx, no, self.new_url, Some(why), self.now).await?;
@@ -86,12 +87,13 @@ async fn clear_health(
     };
     entry.health_version += 1;
     let (tenant, url, version) = (entry.tenant, entry.url.clone(), entry.health_version);
-    let waits = before.pending + before.failed > 0;
+    let wake_at = if before.pending + before.failed > 0 { Some(now.as_micros()) } else { before.wake_at };
+    entry.wake_at = maybe_at(wake_at);
     let closed = (
         endpoint_health::version.eq(version),
         endpoint_health::opened_at.eq(None::<i64>),
         endpoint_health::retry_at.eq(None::<i64>),
-        endpoint_health::wake_at.eq(if waits { Some(now.as_micros()) } else { before.wake_at }),
+        endpoint_health::wake_at.eq(wake_at),
     );
     update(row).set(closed).execute(tx.conn).await?;
     if streaks {
@@ -196,7 +198,8 @@ impl Sentence<Conn> for DeleteEndpoint {
         let Some(version) = version(tx, self.endpoint, self.tenant) else {
             return Ok(false);
         };
-        tx.touched.remove(&self.endpoint);
+        // From now on nobody could write what has no row yet.
+        file(tx, self.endpoint).await?;
         tx.hints.remove(&self.endpoint);
         tx.directory.remove(self.endpoint);
         // Secrets and headers go at once, the many rows in slices.

@@ -6,14 +6,15 @@ use diesel::expression::SqlLiteral;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Text};
 
-use super::lists::page;
+use super::deliveries::page;
 use super::views;
 use super::{Conn, RunQueryDsl};
 use crate::domain::delivery::State;
-use crate::store::list::{EventFound, EventSummary, FindEvent, From, ListEvents, Listed, StateCounts};
+use crate::domain::ids::DeliveryNo;
+use crate::store::list::{EventFound, EventSummary, FindEvent, FindRange, From, ListEvents, Listed, StateCounts};
 use crate::store::rows::at;
 use crate::store::schema::{deliveries, endpoints, events, spared};
-use crate::store::sentence::Question;
+use crate::store::sentence::{Needs, Question};
 
 /// An event's row without its body: no, id, type, created, received, committed, data_start, first delivery, count.
 type Head = (i64, String, String, i64, i64, i64, i64, i64, i32);
@@ -79,6 +80,10 @@ impl Question<Conn> for ListEvents {
             summaries.push(summary(conn, head).await?);
         }
         Ok(page(summaries, &self.page, |event| (event.updated_at.as_micros(), event.no)))
+    }
+
+    fn needs(&self) -> Needs {
+        Needs::Rows
     }
 }
 
@@ -148,7 +153,7 @@ const WITH_WAITING: &str = "events.no IN (SELECT d.event FROM endpoints p JOIN e
      JOIN deliveries d ON d.no = l.delivery WHERE p.tenant = ";
 /// What goes on after the tenant: those that are not filed. The tenant and a bracket are missing again.
 const OR_UNFILED: &str = " UNION ALL SELECT d.event FROM deliveries d WHERE d.no > (SELECT filed_through FROM meta) \
-     AND d.state IN ('pending', 'failed') AND d.tenant = ";
+     AND d.state IN ('pending', 'failed') AND d.tenant + 0 = ";
 
 /// Completes an event with what its deliveries are: their states counted as a reader sees them, deleted endpoints' left
 /// out, and when the last of them changed.
@@ -204,5 +209,27 @@ impl Question<Conn> for FindEvent {
         let deliveries = views::first_of_event(conn, self.tenant, first, count, self.deliveries).await?;
         let data = body.get(data_start.unsigned_abs() as usize..body.len().saturating_sub(1)).unwrap_or_default();
         Ok(Some(EventFound { summary, data: data.to_vec(), deliveries }))
+    }
+
+    fn needs(&self) -> Needs {
+        Needs::Event(self.tenant, self.id.clone())
+    }
+}
+
+impl Question<Conn> for FindRange {
+    type Answer = Option<(DeliveryNo, DeliveryNo)>;
+
+    async fn ask(&self, conn: &mut Conn) -> QueryResult<Self::Answer> {
+        let range = events::table
+            .filter(events::tenant.eq(self.tenant.0).and(events::id.eq(&self.id)).and(events::deliveries.gt(0)))
+            .select((events::first_delivery, events::deliveries))
+            .first::<(i64, i32)>(conn)
+            .await
+            .optional()?;
+        Ok(range.map(|(first, count)| (DeliveryNo(first), DeliveryNo(first + i64::from(count) - 1))))
+    }
+
+    fn needs(&self) -> Needs {
+        Needs::Nothing
     }
 }

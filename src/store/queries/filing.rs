@@ -3,46 +3,104 @@
 use diesel::prelude::*;
 use diesel::{QueryResult, delete, insert_into};
 
-use super::{Conn, RunQueryDsl, Tx, insert_all};
+use super::bulk::{Bulk, insert_bulk};
+use super::misc::flush_one;
+use super::statements::AddToHealth;
+use super::writing::{SLICE, rewrite, write_oldest, write_rows};
+use super::{Conn, RunQueryDsl, Tx};
 use crate::domain::delivery::State;
 use crate::domain::ids::{DeliveryNo, EndpointNo};
+use crate::domain::time::Timestamp;
 use crate::store::change::File;
-use crate::store::schema::{deliveries, endpoint_deliveries, endpoint_lines, meta};
-use crate::store::sentence::Sentence;
+use crate::store::error::corrupt;
+use crate::store::numbers::{decode, encode};
+use crate::store::rows::at;
+use crate::store::schema::{deliveries, endpoint_deliveries, endpoint_health, endpoint_lines, meta};
+use crate::store::sentence::{Credit, Sentence};
 use crate::store::unfiled::{Card, FULL, Place};
 
-/// Cards filed in one transaction that does nothing else.
-const SLICE: usize = 1_024;
-
-/// Files everything of one endpoint. Answers how many.
-pub async fn file(tx: &mut Tx<'_>, endpoint: EndpointNo) -> QueryResult<usize> {
+/// Files everything of one endpoint: rows, entries and counts.
+pub async fn file(tx: &mut Tx<'_>, endpoint: EndpointNo) -> QueryResult<()> {
     let cards = tx.unfiled.take(endpoint);
-    let all: Vec<Its> = cards.iter().map(|card| Its { endpoint: endpoint.0, delivery: card.no.0 }).collect();
-    insert_all!(tx.conn, endpoint_deliveries::table, &all);
-    let waiting = cards.iter().filter_map(|card| Some(stands(endpoint, card.no, card.place?)));
-    let waiting: Vec<Stands> = waiting.collect();
-    insert_all!(tx.conn, endpoint_lines::table, &waiting);
+    let unwritten: Vec<_> = cards.iter().filter_map(|card| tx.unwritten.take(card.no)).collect();
+    write_rows(tx, &unwritten).await?;
+    write_cards(tx, endpoint, &cards).await
+}
+
+/// Files what has rows of one endpoint. Answers how many.
+async fn file_written(tx: &mut Tx<'_>, endpoint: EndpointNo) -> QueryResult<usize> {
+    let through = tx.unwritten.written_through(DeliveryNo(tx.counters.delivery));
+    let cards = tx.unfiled.take_through(endpoint, through);
+    write_cards(tx, endpoint, &cards).await?;
     Ok(cards.len())
 }
 
-#[derive(Insertable)]
-#[diesel(table_name = endpoint_deliveries, treat_none_as_default_value = false)]
-struct Its {
-    endpoint: i64,
-    delivery: i64,
+async fn write_cards(tx: &mut Tx<'_>, endpoint: EndpointNo, cards: &[Card]) -> QueryResult<()> {
+    if let Some(last) = cards.last() {
+        insert_block(tx.conn, endpoint.0, last.no.0, cards.iter().map(|card| card.no.0)).await?;
+    }
+    let waiting = cards.iter().filter_map(|card| Some(Stands::of(endpoint, card.no, card.place?)));
+    let waiting: Vec<Stands> = waiting.collect();
+    insert_bulk(tx.conn, &waiting).await?;
+    flush_one(tx, endpoint).await
 }
 
-#[derive(Insertable)]
-#[diesel(table_name = endpoint_lines, treat_none_as_default_value = false)]
-struct Stands {
+async fn insert_block(
+    conn: &mut Conn,
     endpoint: i64,
-    line: i16,
-    order_at: i64,
-    delivery: i64,
+    last: i64,
+    numbers: impl IntoIterator<Item = i64>,
+) -> QueryResult<()> {
+    let block = (
+        endpoint_deliveries::endpoint.eq(endpoint),
+        endpoint_deliveries::last.eq(last),
+        endpoint_deliveries::numbers.eq(encode(numbers)),
+    );
+    insert_into(endpoint_deliveries::table).values(block).execute(conn).await?;
+    Ok(())
 }
 
-fn stands(endpoint: EndpointNo, no: DeliveryNo, place: Place) -> Stands {
-    Stands { endpoint: endpoint.0, line: place.line.code(), order_at: place.order_at.as_micros(), delivery: no.0 }
+/// Takes a delivery that is removed out of those that its endpoint ever got.
+pub async fn forget(tx: &mut Tx<'_>, endpoint: EndpointNo, no: DeliveryNo) -> QueryResult<()> {
+    let block = endpoint_deliveries::table
+        .filter(endpoint_deliveries::endpoint.eq(endpoint.0).and(endpoint_deliveries::last.ge(no.0)))
+        .order(endpoint_deliveries::last)
+        .select((endpoint_deliveries::last, endpoint_deliveries::numbers))
+        .first::<(i64, Vec<u8>)>(tx.conn)
+        .await
+        .optional()?;
+    let Some((last, numbers)) = block else { return Ok(()) };
+    let mut numbers = unpack(&numbers)?;
+    numbers.retain(|number| *number != no.0);
+    delete(endpoint_deliveries::table.find((endpoint.0, last))).execute(tx.conn).await?;
+    match numbers.last() {
+        Some(last) => insert_block(tx.conn, endpoint.0, *last, numbers.iter().copied()).await,
+        None => Ok(()),
+    }
+}
+
+/// The numbers of a block of `endpoint_deliveries`.
+pub fn unpack(numbers: &[u8]) -> QueryResult<Vec<i64>> {
+    decode(numbers).ok_or_else(|| corrupt("endpoint_deliveries"))
+}
+
+/// A waiting delivery's entry: endpoint, line, place in it, number.
+#[derive(Clone, Copy)]
+struct Stands([i64; 4]);
+
+impl Stands {
+    fn of(endpoint: EndpointNo, no: DeliveryNo, place: Place) -> Stands {
+        Stands([endpoint.0, place.line.code().into(), place.order_at.as_micros(), no.0])
+    }
+}
+
+impl Bulk for Stands {
+    const INTO: &'static str = " endpoint_lines (endpoint, line, order_at, delivery) VALUES ";
+    const SAME: &'static str = "";
+
+    fn numbers(&self) -> &[i64] {
+        &self.0
+    }
 }
 
 /// A delivery's row was changed: where it stood, and where it stands now.
@@ -61,19 +119,43 @@ pub async fn moved(
         delete(endpoint_lines::table.find(entry)).execute(tx.conn).await?;
     }
     if let Some(place) = to {
-        insert_into(endpoint_lines::table).values(stands(endpoint, no, place)).execute(tx.conn).await?;
+        insert_bulk(tx.conn, &[Stands::of(endpoint, no, place)]).await?;
     }
     Ok(())
 }
 
-/// Files what is due. `idle`: there is nothing else to do, so that the oldest are filed as well.
-pub async fn file_some(tx: &mut Tx<'_>, added: usize, idle: bool) -> QueryResult<()> {
-    // A little more than came in, so that nobody's commit is much longer than another's.
-    let mut budget = if idle { SLICE } else { FULL.max(added + added / 4) };
+/// Writes and files as much as was added and a little more, where the writer never has time for it.
+pub async fn keep_up(tx: &mut Tx<'_>, added: usize) -> QueryResult<()> {
+    let enough = FULL.max(added + added / 4);
+    if tx.unwritten.is_crowded() {
+        write_oldest(tx, enough).await?;
+    }
+    let mut budget = if tx.unfiled.is_crowded() { enough } else { 0 };
     while budget > 0 {
-        let due = tx.unfiled.due(DeliveryNo(tx.counters.delivery)).or(tx.unfiled.next().filter(|_| idle));
+        let last = DeliveryNo(tx.counters.delivery);
+        let due = tx.unfiled.due(last, tx.unwritten.written_through(last)).or_else(|| tx.unfiled.next());
         let Some(endpoint) = due else { break };
-        budget = budget.saturating_sub(file(tx, endpoint).await?);
+        let filed = file_written(tx, endpoint).await?;
+        budget = if filed == 0 { 0 } else { budget.saturating_sub(filed) };
+    }
+    Ok(())
+}
+
+/// What the writer does when nobody wants anything of it: a little of what is due, or, when nobody has wanted anything
+/// for a while (`idle`), of all.
+pub async fn catch_up(tx: &mut Tx<'_>, credit: &mut Credit, idle: bool) -> QueryResult<()> {
+    let last = DeliveryNo(tx.counters.delivery);
+    if (credit.rows > 0 && tx.unwritten.is_due(last)) || (idle && !tx.unwritten.is_empty()) {
+        credit.rows -= write_oldest(tx, SLICE).await? as i64;
+        return Ok(());
+    }
+    let mut budget = if idle { 8 * FULL } else { 1 };
+    while budget > 0 {
+        let due = tx.unfiled.due(last, tx.unwritten.written_through(last));
+        let Some(endpoint) = due.or_else(|| tx.unfiled.next().filter(|_| idle)) else { break };
+        let filed = file_written(tx, endpoint).await?;
+        credit.cards -= filed as i64;
+        budget = budget.saturating_sub(filed);
     }
     Ok(())
 }
@@ -89,27 +171,71 @@ impl Sentence<Conn> for File {
     }
 }
 
-/// Files everything that is not filed, from the rows alone: at start, and when what was in memory cannot be trusted.
-pub async fn refile(conn: &mut Conn) -> QueryResult<()> {
-    let filed_through: Option<i64> = meta::table.find(1).select(meta::filed_through).first(conn).await.optional()?;
-    let Some(filed_through) = filed_through else { return Ok(()) };
+/// Writes and files everything that is behind from what the database holds: at start, and when what was in memory cannot
+/// be trusted. Answers the newest `updated_at`.
+pub async fn catch_up_from_rows(conn: &mut Conn) -> QueryResult<Timestamp> {
+    rewrite(conn).await?;
+    refile(conn).await?;
+    let stamp = meta::table.find(1).select(meta::last_stamp).first::<i64>(conn).await.optional()?;
+    Ok(stamp.map_or(Timestamp::MIN, at))
+}
+
+/// Files everything that is not filed, from the rows alone, all of which are there.
+async fn refile(conn: &mut Conn) -> QueryResult<()> {
+    let numbers = meta::table.find(1).select((meta::filed_through, meta::last_delivery));
+    let Some((filed_through, last)) = numbers.first::<(i64, i64)>(conn).await.optional()? else { return Ok(()) };
+    if filed_through >= last {
+        return Ok(());
+    }
     let rows = deliveries::table
         .filter(deliveries::no.gt(filed_through))
         .order((deliveries::endpoint, deliveries::no))
         .select((deliveries::endpoint, deliveries::no, deliveries::state, deliveries::line, deliveries::order_at))
-        .load::<(i64, i64, String, i16, i64)>(conn)
+        .load::<Behind>(conn)
         .await?;
-    for (endpoint, delivery, state, line, order_at) in rows {
-        let entry = Its { endpoint, delivery };
-        insert_into(endpoint_deliveries::table).values(entry).on_conflict_do_nothing().execute(conn).await?;
-        if State::parse(&state).is_some_and(State::waits) {
-            let entry = Stands { endpoint, line, order_at, delivery };
-            insert_into(endpoint_lines::table).values(entry).on_conflict_do_nothing().execute(conn).await?;
-        }
+    for its in rows.chunk_by(|a, b| a.0 == b.0) {
+        count(conn, its).await?;
+        refile_one(conn, its).await?;
     }
-    let newest: Option<i64> =
-        deliveries::table.order(deliveries::no.desc()).select(deliveries::no).first(conn).await.optional()?;
-    let filed_through = newest.unwrap_or(0).max(filed_through);
-    diesel::update(meta::table.find(1)).set(meta::filed_through.eq(filed_through)).execute(conn).await?;
+    diesel::update(meta::table.find(1)).set(meta::filed_through.eq(last)).execute(conn).await?;
+    Ok(())
+}
+
+/// Endpoint, number, state, line, place in it.
+type Behind = (i64, i64, String, i16, i64);
+
+/// Files those deliveries of one endpoint that are not filed.
+async fn refile_one(conn: &mut Conn, its: &[Behind]) -> QueryResult<()> {
+    let [.., (endpoint, ..)] = its else { return Ok(()) };
+    // An endpoint's deliveries are filed in the order of their numbers.
+    let filed = endpoint_deliveries::table.filter(endpoint_deliveries::endpoint.eq(endpoint));
+    let filed = filed.select(diesel::dsl::max(endpoint_deliveries::last)).first::<Option<i64>>(conn).await?;
+    let its: Vec<&Behind> = its.iter().filter(|row| row.1 > filed.unwrap_or(0)).collect();
+    for block in its.chunks(FULL) {
+        let [.., (endpoint, last, ..)] = block else { continue };
+        insert_block(conn, *endpoint, *last, block.iter().map(|row| row.1)).await?;
+    }
+    let waits = |row: &&&Behind| State::parse(&row.2).is_some_and(State::waits);
+    let waiting = its
+        .iter()
+        .filter(waits)
+        .map(|(endpoint, no, _, line, order_at)| Stands([*endpoint, i64::from(*line), *order_at, *no]));
+    insert_bulk(conn, &waiting.collect::<Vec<_>>()).await
+}
+
+/// Adds those deliveries of one endpoint to its counts that are not in them. Nothing has happened to those since they were
+/// accepted: the counts are written with whatever happens.
+async fn count(conn: &mut Conn, its: &[Behind]) -> QueryResult<()> {
+    let [.., (endpoint, newest, ..)] = its else { return Ok(()) };
+    let health = endpoint_health::table.find(endpoint).select(endpoint_health::last_delivery);
+    // The endpoint may be deleted.
+    let Some(counted) = health.first::<i64>(conn).await.optional()? else { return Ok(()) };
+    let of = |state: State| its.iter().filter(|row| row.1 > counted && row.2 == state.as_str()).count() as i64;
+    if *newest > counted {
+        let (endpoint, last_delivery) = (*endpoint, Some(*newest));
+        let (pending, failed, dead) = (of(State::Pending), of(State::Failed), of(State::Dead));
+        // Whoever waits uncounted has woken the actor when it was accepted.
+        AddToHealth { endpoint, pending, failed, dead, last_delivery, wake_at: None }.execute(conn).await?;
+    }
     Ok(())
 }

@@ -8,7 +8,7 @@ use crate::domain::time::Timestamp;
 use crate::store::guard::{Guarded, Once, Part, Remember, Remembered, RequestKey, StoredAnswer};
 use crate::store::rows::IdempotencyRow;
 use crate::store::schema::idempotency;
-use crate::store::sentence::{Question, Sentence};
+use crate::store::sentence::{Needs, Question, Sentence};
 
 impl<S: Sentence<Conn>> Sentence<Conn> for Guarded<S, S::Reply> {
     type Reply = Once<S::Reply>;
@@ -127,5 +127,9 @@ impl Question<Conn> for Remembered {
 
     async fn ask(&self, conn: &mut Conn) -> QueryResult<Self::Answer> {
         find(conn, &self.request, self.kept_since).await
+    }
+
+    fn needs(&self) -> Needs {
+        Needs::Nothing
     }
 }

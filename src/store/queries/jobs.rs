@@ -4,17 +4,20 @@
 use diesel::prelude::*;
 use diesel::{QueryResult, delete, update};
 
-use super::filing::{file, moved};
+use super::filing::{file, forget, moved, unpack};
 use super::views::{self, says_waiting};
 use super::{Conn, RunQueryDsl, Tx};
 use crate::domain::delivery::{DeadReason, State};
-use crate::domain::ids::{EndpointNo, TenantNo};
-use crate::store::change::{Expire, PurgeEvents, PurgeOld, Purged, RemoveDeleted, SLICE};
+use crate::domain::ids::{DeliveryNo, EndpointNo, TenantNo};
+use crate::store::change::{Expire, OpenSince, PurgeEvents, PurgeOld, Purged, RemoveDeleted, SLICE};
 use crate::store::schema::{
     attempts, cuts, deliveries, endpoint_deliveries, endpoint_health, endpoint_lines, endpoints, events, idempotency,
     notifications, spared,
 };
-use crate::store::sentence::Sentence;
+use crate::store::sentence::{Needs, Question, Sentence};
+
+/// Blocks of `endpoint_deliveries` looked at in one slice of a removal; they hold 128 numbers at most, and many only one.
+const BLOCKS: i64 = 64;
 
 impl Sentence<Conn> for RemoveDeleted {
     type Reply = bool;
@@ -33,19 +36,24 @@ impl Sentence<Conn> for RemoveDeleted {
         if waiting.len() as i64 == SLICE {
             return Ok(true);
         }
-        let its = endpoint_deliveries::table.filter(endpoint_deliveries::endpoint.eq(endpoint));
-        let slice: Vec<i64> = its
-            .order(endpoint_deliveries::delivery)
-            .select(endpoint_deliveries::delivery)
-            .limit(SLICE)
-            .load(tx.conn)
+        let blocks = endpoint_deliveries::table
+            .filter(endpoint_deliveries::endpoint.eq(endpoint))
+            .order(endpoint_deliveries::last)
+            .select((endpoint_deliveries::last, endpoint_deliveries::numbers))
+            .limit(BLOCKS)
+            .load::<(i64, Vec<u8>)>(tx.conn)
             .await?;
-        for no in &slice {
-            delete(endpoint_deliveries::table.find((endpoint, no))).execute(tx.conn).await?;
+        let mut slice = Vec::new();
+        for (last, numbers) in &blocks {
+            if slice.len() as i64 >= SLICE {
+                break;
+            }
+            slice.extend(unpack(numbers)?);
+            delete(endpoint_deliveries::table.find((endpoint, last))).execute(tx.conn).await?;
         }
         delete(attempts::table.filter(attempts::delivery.eq_any(&slice))).execute(tx.conn).await?;
         delete(deliveries::table.filter(deliveries::no.eq_any(&slice))).execute(tx.conn).await?;
-        if (slice.len() as i64) < SLICE {
+        if (slice.len() as i64) < SLICE && (blocks.len() as i64) < BLOCKS {
             delete(cuts::table.filter(cuts::endpoint.eq(endpoint))).execute(tx.conn).await?;
             delete(spared::table.filter(spared::endpoint.eq(endpoint))).execute(tx.conn).await?;
             delete(endpoints::table.find(endpoint)).execute(tx.conn).await?;
@@ -73,7 +81,12 @@ impl Sentence<Conn> for PurgeEvents {
         // old there is nothing to be looked for.
         old.retain(|event| event.4 < self.received_before.as_micros());
         let mut purged = Purged { events: 0, next: old.last().map(|event| event.0).filter(|_| full) };
+        let through = tx.unwritten.written_through(DeliveryNo(tx.counters.delivery)).0;
         for (no, tenant, first, count, _) in old {
+            if first + i64::from(count) - 1 > through {
+                // It waits for its first attempt, or one that came before it does.
+                continue;
+            }
             let its = views::of_event(tx.conn, TenantNo(tenant), first, count).await?;
             let needed = |view: &views::DeliveryView| {
                 view.state.waits()
@@ -86,10 +99,10 @@ impl Sentence<Conn> for PurgeEvents {
                 file(tx, view.endpoint).await?;
                 // A row that a cut has taken and not rewritten stands in line.
                 moved(tx, view.endpoint, view.no, view.place, None).await?;
-                delete(endpoint_deliveries::table.find((view.endpoint.0, view.no.0))).execute(tx.conn).await?;
+                forget(tx, view.endpoint, view.no).await?;
             }
             for dead in its.iter().filter(|view| view.state == State::Dead) {
-                tx.touched.entry(dead.endpoint).or_default().dead -= 1;
+                tx.uncounted.now(dead.endpoint).dead -= 1;
             }
             let range = first..first + i64::from(count);
             let rows = attempts::delivery.ge(range.start).and(attempts::delivery.lt(range.end));
@@ -163,7 +176,7 @@ impl Sentence<Conn> for Expire {
         );
         update(deliveries::table.filter(deliveries::no.eq_any(numbers))).set(death).execute(tx.conn).await?;
         let pending = held.iter().filter(|(state, _)| state == State::Pending.as_str()).count() as i64;
-        let touched = tx.touched.entry(self.endpoint).or_default();
+        let touched = tx.uncounted.now(self.endpoint);
         touched.pending -= pending;
         touched.failed -= held.len() as i64 - pending;
         touched.dead += held.len() as i64;
@@ -172,7 +185,7 @@ impl Sentence<Conn> for Expire {
 }
 
 /// The endpoints whose circuit has been open since before an instant.
-impl crate::store::sentence::Question<Conn> for crate::store::change::OpenSince {
+impl Question<Conn> for OpenSince {
     type Answer = Vec<EndpointNo>;
 
     async fn ask(&self, conn: &mut Conn) -> QueryResult<Self::Answer> {
@@ -182,5 +195,9 @@ impl crate::store::sentence::Question<Conn> for crate::store::change::OpenSince 
             .load::<i64>(conn)
             .await?;
         Ok(rows.into_iter().map(EndpointNo).collect())
+    }
+
+    fn needs(&self) -> Needs {
+        Needs::Nothing
     }
 }

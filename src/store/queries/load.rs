@@ -7,7 +7,7 @@ use std::sync::Arc;
 use diesel::QueryResult;
 use diesel::prelude::*;
 
-use super::views::{self, says_waiting};
+use super::views::says_waiting;
 use super::{Conn, RunQueryDsl};
 use crate::domain::content::Content;
 use crate::domain::delivery::Line;
@@ -20,12 +20,15 @@ use crate::domain::time::Timestamp;
 use crate::store::directory::{Directory, Entry};
 use crate::store::error::corrupt;
 use crate::store::load::{LoadContents, LoadEndpoint, LoadLines, LoadWindow, Needed, NeededBy, Positions, Snapshot};
-use crate::store::rows::{DeliveryRow, EndpointRow, HealthRow, at};
+use crate::store::rows::{DeliveryRow, EndpointRow, HealthRow, at, maybe_at};
 use crate::store::schema::{deliveries, endpoint_health, endpoint_lines, endpoints, events, meta};
-use crate::store::sentence::Question;
+use crate::store::sentence::{Needs, Question};
+
+/// Of an endpoint's health: version, newest delivery, when its actor is needed.
+type State = (i64, i64, Option<i64>);
 
 /// An endpoint's row as the directory keeps it.
-pub fn entry(row: &EndpointRow, health_version: i64, last_delivery: i64) -> QueryResult<Entry> {
+pub fn entry(row: &EndpointRow, (health_version, last_delivery, wake_at): State) -> QueryResult<Entry> {
     let broken = |what: &str| corrupt(format_args!("endpoint {}: {what}", row.id));
     let policy: serde_json::Value = serde_json::from_str(&row.policy).map_err(|_| broken("policy"))?;
     let policy = PolicySpec::from_json(&policy, "policy").map_err(|_| broken("policy"))?.resolve();
@@ -42,6 +45,7 @@ pub fn entry(row: &EndpointRow, health_version: i64, last_delivery: i64) -> Quer
         version: row.version,
         health_version,
         last_delivery: DeliveryNo(last_delivery),
+        wake_at: maybe_at(wake_at),
     })
 }
 
@@ -50,12 +54,15 @@ pub async fn directory(conn: &mut Conn) -> QueryResult<Directory> {
     let rows = endpoints::table
         .inner_join(endpoint_health::table.on(endpoint_health::endpoint.eq(endpoints::no)))
         .filter(endpoints::deleted_at.is_null())
-        .select((EndpointRow::as_select(), endpoint_health::version, endpoint_health::last_delivery))
-        .load::<(EndpointRow, i64, i64)>(conn)
+        .select((
+            EndpointRow::as_select(),
+            (endpoint_health::version, endpoint_health::last_delivery, endpoint_health::wake_at),
+        ))
+        .load::<(EndpointRow, State)>(conn)
         .await?;
     let mut directory = Directory::default();
-    for (row, health_version, last_delivery) in rows {
-        directory.insert(EndpointNo(row.no), entry(&row, health_version, last_delivery)?);
+    for (row, state) in rows {
+        directory.insert(EndpointNo(row.no), entry(&row, state)?);
     }
     Ok(directory)
 }
@@ -86,47 +93,31 @@ impl Question<Conn> for LoadEndpoint {
         };
         Ok(Some(Snapshot { endpoint, health, positions }))
     }
+
+    fn needs(&self) -> Needs {
+        if self.positions.is_empty() { Needs::Nothing } else { Needs::Endpoint(self.endpoint) }
+    }
 }
 
-/// What is not filed is read by number, if it is not more than so many rows.
-const SCAN: i64 = 2_048;
-
 impl Question<Conn> for LoadLines {
-    type Answer = Option<Loaded>;
+    type Answer = Loaded;
 
     async fn ask(&self, conn: &mut Conn) -> QueryResult<Self::Answer> {
         let LoadWindow { endpoint, cut, limit } = self.window;
-        let newest: Option<i64> = endpoint_health::table
-            .find(endpoint.0)
-            .select(endpoint_health::last_delivery)
-            .first(conn)
-            .await
-            .optional()?;
-        let newest = newest.unwrap_or(0);
-        let (read_through, unfiled) = match self.filed_through {
-            Some(filed_through) => (newest.min(filed_through.0), Vec::new()),
+        let through = match self.filed_through {
+            Some(filed_through) => filed_through.0,
             None => {
-                let filed_through: i64 = meta::table.find(1).select(meta::filed_through).first(conn).await?;
-                if newest - filed_through > SCAN {
-                    return Ok(None);
-                }
-                let rows = deliveries::table
-                    .filter(deliveries::no.gt(filed_through).and(deliveries::no.le(newest)))
-                    .filter(views::endpoint_unindexed().eq(endpoint.0))
-                    .filter(says_waiting())
-                    .filter(deliveries::cut.eq(cut as i32))
-                    .select(DeliveryRow::as_select())
-                    .load::<DeliveryRow>(conn)
-                    .await?;
-                (newest, rows)
+                let through = (meta::written_through, meta::filed_through);
+                let (written, filed) = meta::table.find(1).select(through).first::<(i64, i64)>(conn).await?;
+                written.min(filed)
             }
         };
         let line = async |conn: &mut Conn, lines: [Line; 2]| {
-            let mut rows = endpoint_lines::table
+            let rows = endpoint_lines::table
                 .inner_join(deliveries::table)
                 .filter(endpoint_lines::endpoint.eq(endpoint.0))
                 .filter(endpoint_lines::line.between(lines[0].code(), lines[1].code()))
-                .filter(endpoint_lines::delivery.le(read_through))
+                .filter(endpoint_lines::delivery.le(through))
                 .filter(says_waiting())
                 .filter(deliveries::cut.eq(cut as i32))
                 .order((endpoint_lines::line, endpoint_lines::order_at, endpoint_lines::delivery))
@@ -134,22 +125,17 @@ impl Question<Conn> for LoadLines {
                 .select(DeliveryRow::as_select())
                 .load::<DeliveryRow>(conn)
                 .await?;
-            let codes = lines[0].code()..=lines[1].code();
-            let more = unfiled.iter().filter(|row| codes.contains(&row.line)).cloned();
-            if more.clone().next().is_some() {
-                rows.extend(more);
-                rows.sort_unstable_by_key(|row| (row.line, row.order_at, row.no));
-                // Some of an endpoint's may be filed although older ones of another are not.
-                rows.dedup_by_key(|row| row.no);
-            }
             let complete = rows.len() <= limit;
             let waiting = rows.iter().take(limit).map(DeliveryRow::waiting).collect();
             QueryResult::Ok((waiting, complete))
         };
         let (first, first_complete) = line(conn, [Line::First; 2]).await?;
         let (second, second_complete) = line(conn, [Line::Single, Line::Retry]).await?;
-        let read_through = DeliveryNo(read_through);
-        Ok(Some(Loaded { first, first_complete, second, second_complete, read_through }))
+        Ok(Loaded { first, first_complete, second, second_complete, read_through: DeliveryNo(through) })
+    }
+
+    fn needs(&self) -> Needs {
+        Needs::Nothing
     }
 }
 
@@ -167,6 +153,10 @@ impl Question<Conn> for LoadContents {
             (EventNo(no), Content::new(id.into(), kind.into(), at(received_at), body.into()))
         };
         Ok(rows.into_iter().map(content).collect())
+    }
+
+    fn needs(&self) -> Needs {
+        Needs::Nothing
     }
 }
 
@@ -195,5 +185,9 @@ impl Question<Conn> for NeededBy {
             newest: DeliveryNo(newest),
         };
         Ok(rows.into_iter().map(needed).collect())
+    }
+
+    fn needs(&self) -> Needs {
+        Needs::Nothing
     }
 }

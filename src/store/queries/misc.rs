@@ -3,7 +3,7 @@
 use diesel::prelude::*;
 use diesel::{QueryResult, insert_into, update};
 
-use super::filing::file_some;
+use super::filing::keep_up;
 use super::statements::{AddToHealth, KeepNumbers};
 use super::{Conn, RunQueryDsl, Tx};
 use crate::domain::ids::{DeliveryNo, EndpointNo, TenantNo, unique_id};
@@ -14,38 +14,37 @@ use crate::store::rows::{NotificationRow, micros};
 use crate::store::schema::{api_keys, meta, notifications};
 use crate::store::sentence::{Sentence, Touched};
 
-/// Writes what the group changed in counts, files what is due, and writes where the numbers stand. The last thing before
-/// a commit. `last`: the newest delivery before this transaction. `idle`: there is no group, only what can be filed.
-pub async fn flush(tx: &mut Tx<'_>, last: DeliveryNo, idle: bool) -> QueryResult<()> {
+/// Writes what has to be written of counts, files if there is no other time for it, and writes where the numbers stand.
+/// The last thing before a commit. `last`: the newest delivery before this transaction.
+pub async fn flush(tx: &mut Tx<'_>, last: DeliveryNo) -> QueryResult<()> {
     let added = (tx.counters.delivery - last.0).unsigned_abs() as usize;
-    for (endpoint, touched) in std::mem::take(tx.touched) {
-        write(tx.conn, endpoint, touched).await?;
+    while let Some(endpoint) = tx.uncounted.next() {
+        flush_one(tx, endpoint).await?;
     }
-    file_some(tx, added, idle).await?;
+    keep_up(tx, added).await?;
+    let last = DeliveryNo(tx.counters.delivery);
     let numbers = KeepNumbers {
         stamp: tx.stamp.as_micros(),
         event: tx.counters.event,
-        delivery: tx.counters.delivery,
+        delivery: last.0,
         other: tx.counters.other,
-        filed: tx.unfiled.filed_through(DeliveryNo(tx.counters.delivery)).0,
+        written: tx.unwritten.written_through(last).0,
+        filed: tx.unfiled.filed_through(last).0,
     };
     numbers.execute(tx.conn).await?;
     Ok(())
 }
 
-/// Writes the counts of one endpoint ahead of the others.
+/// Writes the counts of one endpoint.
 pub async fn flush_one(tx: &mut Tx<'_>, endpoint: EndpointNo) -> QueryResult<()> {
-    match tx.touched.remove(&endpoint) {
-        Some(touched) => write(tx.conn, endpoint, touched).await,
-        None => Ok(()),
-    }
-}
-
-async fn write(conn: &mut Conn, endpoint: EndpointNo, touched: Touched) -> QueryResult<()> {
+    let Some(touched) = tx.uncounted.take(endpoint) else { return Ok(()) };
     let Touched { pending, failed, dead, last_delivery, wake_at } = touched;
+    if let (Some(entry), Some(wake_at)) = (tx.directory.get_mut(endpoint), wake_at) {
+        entry.wake_at = Some(entry.wake_at.map_or(wake_at, |at| at.min(wake_at)));
+    }
     let last_delivery = last_delivery.map(|last| last.0);
     let row = AddToHealth { endpoint: endpoint.0, pending, failed, dead, last_delivery, wake_at: micros(wake_at) };
-    row.execute(conn).await?;
+    row.execute(tx.conn).await?;
     Ok(())
 }
 

@@ -2,7 +2,9 @@
 //! with its own `Conn` and `RunQueryDsl` beside it.
 
 mod accept;
+mod bulk;
 mod cut;
+mod deliveries;
 mod endpoints;
 mod events;
 mod filing;
@@ -15,6 +17,7 @@ mod record;
 mod requeue;
 mod statements;
 mod views;
+mod writing;
 
 /// Inserts rows, many in one statement: its text depends on their number, and it is prepared once for each.
 macro_rules! insert_all {
@@ -33,6 +36,6 @@ use insert_all;
 use super::{Backend, Conn, RunQueryDsl, Tx};
 
 pub use cut::recover;
-pub use filing::refile;
+pub use filing::{catch_up, catch_up_from_rows};
 pub use load::directory;
 pub use misc::flush;

@@ -10,15 +10,15 @@ use super::misc::notify;
 use super::statements::{Delivered, Died, JudgeHealth, Retried};
 use super::{Conn, RunQueryDsl, Tx};
 use crate::domain::attempt::{Finding, Outcome};
-use crate::domain::delivery::{Line, Next, State};
+use crate::domain::delivery::{DueReason, Line, Next, State};
 use crate::domain::dispatcher::Batch;
 use crate::domain::endpoint::Status;
 use crate::domain::ids::{DeliveryNo, EndpointNo, TenantNo};
 use crate::domain::judge::{Ended, Verdict};
 use crate::domain::time::{Span, Timestamp};
 use crate::store::record::{Record, RecordRest, Recorded};
-use crate::store::rows::{AttemptRow, micros};
-use crate::store::schema::{attempts, endpoint_health, spared};
+use crate::store::rows::{AttemptRow, DeliveryRow, micros};
+use crate::store::schema::{attempts, deliveries, endpoint_health, spared};
 use crate::store::sentence::Sentence;
 use crate::store::unfiled::Place;
 
@@ -111,7 +111,12 @@ async fn write_result(
     let finding = &ended.attempt.report.finding;
     let (status, error_kind) = (finding.status().map(i32::from), error(finding).map(|(kind, _)| kind));
     let (updated_at, ended_at) = (tx.stamp.as_micros(), ended.attempt.ended_at.as_micros());
+    let first = (delivery.run, delivery.attempts_total) == (1, 0) && tx.unwritten.take(delivery.no).is_some();
     let changed = match verdict.next {
+        _ if first => {
+            let row = first_row(tenant, endpoint, dead_letters, ended, verdict, tx.stamp);
+            insert_into(deliveries::table).values(row).execute(tx.conn).await?
+        }
         Next::Delivered => {
             let row = Delivered { no, tenant: tenant_no, run, before, attempt, status, updated_at, ended_at };
             row.execute(tx.conn).await?
@@ -163,6 +168,56 @@ async fn write_result(
     Ok(true)
 }
 
+/// The row of a delivery that has none yet, after its first attempt.
+fn first_row(
+    tenant: TenantNo,
+    endpoint: EndpointNo,
+    dead_letters: Span,
+    ended: &Ended,
+    verdict: &Verdict,
+    stamp: Timestamp,
+) -> DeliveryRow {
+    let (delivery, ended_at) = (&ended.delivery, ended.attempt.ended_at);
+    let finding = &ended.attempt.report.finding;
+    let mut row = DeliveryRow {
+        no: delivery.no.0,
+        tenant: tenant.0,
+        endpoint: endpoint.0,
+        event: delivery.event.0,
+        state: verdict.next.state().as_str().into(),
+        run: 1,
+        attempt: 1,
+        attempts_total: 1,
+        cut: delivery.cut as i32,
+        line: Line::First.code(),
+        order_at: delivery.order_at.as_micros(),
+        due_at: delivery.due_at.as_micros(),
+        due_reason: DueReason::Initial.as_str().into(),
+        probed_at: None,
+        dead_reason: None,
+        dead_at: None,
+        replayable_until: None,
+        last_status: finding.status().map(i32::from),
+        last_error_kind: error(finding).map(|(kind, _)| kind.into()),
+        created_at: delivery.created_at.as_micros(),
+        updated_at: stamp.as_micros(),
+        delivered_at: None,
+    };
+    match verdict.next {
+        Next::Delivered => (row.last_error_kind, row.delivered_at) = (None, Some(ended_at.as_micros())),
+        Next::Retry { due_at, reason } => {
+            (row.line, row.order_at) = (Line::Retry.code(), due_at.as_micros());
+            (row.due_at, row.due_reason) = (due_at.as_micros(), reason.as_str().into());
+            row.probed_at = micros(verdict.probed_at.or(delivery.probed_at));
+        }
+        Next::Dead(reason) => {
+            (row.dead_reason, row.dead_at) = (Some(reason.as_str().into()), Some(ended_at.as_micros()));
+            row.replayable_until = Some((ended_at + dead_letters).as_micros());
+        }
+    }
+    row
+}
+
 fn error(finding: &Finding) -> Option<(&'static str, &'static str)> {
     match finding {
         Finding::Failed { kind, error } => Some((kind.as_str(), error)),
@@ -206,6 +261,9 @@ async fn write_health(tx: &mut Tx<'_>, batch: &Batch, counts: Counts, newer: boo
     // A delivery that the actor has not heard of yet must be found even if its hint is lost.
     let wake_at = if newer { Some(tx.stamp) } else { batch.wake_at };
     let health = &batch.health;
+    // What was accepted for it so far is counted with this.
+    let added = tx.uncounted.take(batch.endpoint).unwrap_or_default();
+    let newest = tx.directory.get(batch.endpoint).map_or(0, |entry| entry.last_delivery.0);
     let row = JudgeHealth {
         endpoint: batch.endpoint.0,
         version: batch.expected.health + 1,
@@ -215,9 +273,10 @@ async fn write_health(tx: &mut Tx<'_>, batch: &Batch, counts: Counts, newer: boo
         alerted: health.alerted,
         opened_at: micros(health.circuit.opened_at()),
         retry_at: micros(health.circuit.retry_at()),
-        pending: counts.pending,
-        failed: counts.failed,
-        dead: counts.dead,
+        pending: counts.pending + added.pending,
+        failed: counts.failed + added.failed,
+        dead: counts.dead + added.dead,
+        newest,
         wake_at: micros(wake_at),
         last_delivery: counts.last.map(|(delivery, _)| delivery.0),
         last_number: counts.last.map(|(_, number)| i64::from(number)),
@@ -227,6 +286,7 @@ async fn write_health(tx: &mut Tx<'_>, batch: &Batch, counts: Counts, newer: boo
     row.execute(tx.conn).await?;
     if let Some(entry) = tx.directory.get_mut(batch.endpoint) {
         entry.health_version += 1;
+        entry.wake_at = wake_at;
     }
     Ok(())
 }
@@ -236,9 +296,10 @@ impl Sentence<Conn> for RecordRest {
 
     async fn run(&self, tx: &mut Tx<'_>) -> QueryResult<()> {
         let rest = &self.0;
-        let Some(entry) = tx.directory.get(rest.endpoint) else { return Ok(()) };
+        let Some(entry) = tx.directory.get_mut(rest.endpoint) else { return Ok(()) };
         let same = (entry.version, entry.health_version) == (rest.expected.endpoint, rest.expected.health);
         if same && entry.last_delivery <= rest.seen_through {
+            entry.wake_at = rest.wake_at;
             let row = endpoint_health::table.find(rest.endpoint.0);
             update(row).set(endpoint_health::wake_at.eq(micros(rest.wake_at))).execute(tx.conn).await?;
         }

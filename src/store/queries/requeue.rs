@@ -6,6 +6,7 @@ use diesel::{QueryResult, delete, update};
 use super::filing::moved;
 use super::misc::flush_one;
 use super::views::{self, Parts, joined, not_cut, says_dead, says_waiting, select};
+use super::writing::write_event;
 use super::{Conn, RunQueryDsl, Tx};
 use crate::domain::delivery::{DueReason, Line, State};
 use crate::domain::endpoint::Status;
@@ -22,6 +23,7 @@ impl Sentence<Conn> for PutBack {
     type Reply = PutBackReply;
 
     async fn run(&self, tx: &mut Tx<'_>) -> QueryResult<PutBackReply> {
+        write_event(tx, self.delivery.0, 1).await?;
         let Some(view) = views::by_no(tx.conn, self.tenant, self.delivery.0).await? else {
             return Ok(Err(NotPutBack::NotFound));
         };
@@ -76,7 +78,7 @@ async fn put_back(tx: &mut Tx<'_>, view: &DeliveryView, line: Line, now: Timesta
         update(row).set((due, run)).execute(tx.conn).await?;
     }
     moved(tx, view.endpoint, view.no, view.place, Some(Place { line, order_at: now })).await?;
-    let touched = tx.touched.entry(view.endpoint).or_default();
+    let touched = tx.uncounted.now(view.endpoint);
     match view.state {
         State::Failed => touched.failed -= 1,
         State::Dead => touched.dead -= 1,
@@ -109,7 +111,7 @@ impl Sentence<Conn> for RequeueSlice {
             .select(select!())
             .into_boxed();
         if let Some(endpoint) = self.filter.endpoint {
-            query = query.filter(views::endpoint_unindexed().eq(endpoint.0));
+            query = query.filter(deliveries::endpoint.eq(endpoint.0));
         }
         if let Some(event_type) = &self.filter.event_type {
             query = query.filter(events::kind.eq(event_type));

@@ -62,14 +62,14 @@ statement! {
         endpoint: i64 = BigInt, version: i64 = BigInt,
         failures: i64 = BigInt, failing_since: Option<i64> = Nullable<BigInt>, exhausted: i64 = BigInt,
         alerted: bool = Bool, opened_at: Option<i64> = Nullable<BigInt>, retry_at: Option<i64> = Nullable<BigInt>,
-        pending: i64 = BigInt, failed: i64 = BigInt, dead: i64 = BigInt, wake_at: Option<i64> = Nullable<BigInt>,
-        last_delivery: Option<i64> = Nullable<BigInt>, last_number: Option<i64> = Nullable<BigInt>,
+        pending: i64 = BigInt, failed: i64 = BigInt, dead: i64 = BigInt, newest: i64 = BigInt,
+        wake_at: Option<i64> = Nullable<BigInt>, last_delivery: Option<i64> = Nullable<BigInt>, last_number: Option<i64> = Nullable<BigInt>,
         success_at: Option<i64> = Nullable<BigInt>, failure_at: Option<i64> = Nullable<BigInt>,
     }
     "UPDATE endpoint_health SET version = " version ", failures = " failures ", failing_since = " failing_since
     ", exhausted = " exhausted ", alerted = " alerted ", opened_at = " opened_at ", retry_at = " retry_at
-    ", pending = pending + " pending ", failed = failed + " failed ", dead = dead + " dead ", wake_at = " wake_at
-    ", last_attempt_delivery = coalesce(" last_delivery ", last_attempt_delivery)"
+    ", pending = pending + " pending ", failed = failed + " failed ", dead = dead + " dead
+    ", last_delivery = " newest ", wake_at = " wake_at ", last_attempt_delivery = coalesce(" last_delivery ", last_attempt_delivery)"
     ", last_attempt_number = coalesce(" last_number ", last_attempt_number)"
     ", last_success_at = coalesce(" success_at ", last_success_at)"
     ", last_failure_at = coalesce(" failure_at ", last_failure_at) WHERE endpoint = " endpoint
@@ -119,8 +119,9 @@ statement! {
 statement! {
     /// Where the numbers stand.
     KeepNumbers {
-        stamp: i64 = BigInt, event: i64 = BigInt, delivery: i64 = BigInt, other: i64 = BigInt, filed: i64 = BigInt,
+        stamp: i64 = BigInt, event: i64 = BigInt, delivery: i64 = BigInt, other: i64 = BigInt,
+        written: i64 = BigInt, filed: i64 = BigInt,
     }
     "UPDATE meta SET last_stamp = " stamp ", last_event = " event ", last_delivery = " delivery
-    ", last_other = " other ", filed_through = " filed " WHERE id = 1"
+    ", last_other = " other ", written_through = " written ", filed_through = " filed " WHERE id = 1"
 }

@@ -97,6 +97,14 @@ pub fn open(path: &str) -> Result<Opened, OpenError> {
     refuse_newer(&mut conn)?;
     conn.run_pending_migrations(MIGRATIONS).map_err(|error| OpenError::Database(error.to_string()))?;
     let database = |error: diesel::result::Error| OpenError::Database(error.to_string());
+    let recovered = conn.immediate_transaction(|conn| {
+        dsl::run(queries::catch_up_from_rows(conn))?;
+        dsl::run(queries::recover(conn))
+    });
+    let recovered = recovered.map_err(database)?;
+    if recovered > 0 {
+        log::info!("{recovered} attempts were cut off when the last process ended while their endpoint was disabled");
+    }
     let row = meta::table
         .find(1)
         .select((
@@ -107,14 +115,6 @@ pub fn open(path: &str) -> Result<Opened, OpenError> {
         .first::<((i64, i64, f64), i64, (i64, i64, i64))>(&mut conn)
         .optional()
         .map_err(database)?;
-    let recovered = conn.immediate_transaction(|conn| {
-        dsl::run(queries::refile(conn))?;
-        dsl::run(queries::recover(conn))
-    });
-    let recovered = recovered.map_err(database)?;
-    if recovered > 0 {
-        log::info!("{recovered} attempts were cut off when the last process ended while their endpoint was disabled");
-    }
     Ok(match row {
         Some(((wall, engine, scale), last_stamp, (event, delivery, other))) => Opened {
             conn,
@@ -166,7 +166,7 @@ pub fn begin(conn: &mut Conn, anchor: Anchor, is_new: bool) -> Result<(), StoreE
         meta::clock_scale.eq(anchor.scale),
         meta::last_stamp.eq(anchor.engine.as_micros()),
         (meta::last_event.eq(0), meta::last_delivery.eq(0), meta::last_other.eq(0)),
-        meta::filed_through.eq(0),
+        (meta::written_through.eq(0), meta::filed_through.eq(0)),
     );
     diesel::insert_into(meta::table).values(values).execute(conn)?;
     Ok(())

@@ -1,14 +1,15 @@
 //! The rows against the model: every delivery, every attempt, streaks, circuit, counts, notifications, and when each
 //! endpoint's actor is needed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use diesel::prelude::*;
-use diesel::sql_types::{BigInt, Bool, Integer, Nullable, Text};
+use diesel::sql_types::{BigInt, Binary, Bool, Integer, Nullable, Text};
 use posthaste::domain::delivery::{Line, State};
 use posthaste::domain::endpoint::Status;
 use posthaste::domain::ids::{DeliveryNo, EndpointNo};
 use posthaste::domain::time::{Span, Timestamp};
+use posthaste::store::numbers::decode;
 
 use super::model::{Delivery, Endpoint, Model};
 
@@ -35,6 +36,17 @@ struct DeliveryRow {
     /// A cut has taken it.
     #[diesel(sql_type = Bool)]
     cut: bool,
+}
+
+/// An event some of whose deliveries may have no row yet.
+#[derive(QueryableByName, Debug)]
+struct FreshRow {
+    #[diesel(sql_type = BigInt)]
+    first: i64,
+    #[diesel(sql_type = BigInt)]
+    received_at: i64,
+    #[diesel(sql_type = Binary)]
+    targets: Vec<u8>,
 }
 
 #[derive(QueryableByName, Debug)]
@@ -75,6 +87,8 @@ struct EndpointRow {
     failed: i64,
     #[diesel(sql_type = BigInt)]
     dead: i64,
+    #[diesel(sql_type = BigInt)]
+    last_delivery: i64,
     #[diesel(sql_type = Nullable<BigInt>)]
     wake_at: Option<i64>,
 }
@@ -93,11 +107,14 @@ const DELIVERIES: &str = "SELECT d.no, d.endpoint, d.state, d.run, d.attempt, d.
      d.delivered_at, d.state IN ('pending', 'failed') AND d.cut < e.cut AND s.delivery IS NULL AS cut \
      FROM deliveries d JOIN endpoints e ON e.no = d.endpoint LEFT JOIN spared s ON s.delivery = d.no \
      WHERE e.deleted_at IS NULL ORDER BY d.no";
+/// Those with a delivery behind `written_through`.
+const FRESH: &str = "SELECT first_delivery AS first, received_at, targets FROM events \
+     WHERE first_delivery + deliveries - 1 > (SELECT written_through FROM meta)";
 const ATTEMPTS: &str = "SELECT a.delivery, a.number, a.run, a.attempt, a.started_at, a.status FROM attempts a \
      JOIN deliveries d ON d.no = a.delivery JOIN endpoints e ON e.no = d.endpoint WHERE e.deleted_at IS NULL \
      ORDER BY a.delivery, a.number";
 const ENDPOINTS: &str = "SELECT e.no, e.status, h.failures, h.failing_since, h.exhausted, h.opened_at, h.retry_at, \
-     h.pending, h.failed, h.dead, h.wake_at FROM endpoints e JOIN endpoint_health h ON h.endpoint = e.no \
+     h.pending, h.failed, h.dead, h.last_delivery, h.wake_at FROM endpoints e JOIN endpoint_health h ON h.endpoint = e.no \
      WHERE e.deleted_at IS NULL ORDER BY e.no";
 const NOTICES: &str = "SELECT endpoint, kind, count(*) AS count FROM notifications GROUP BY endpoint, kind";
 /// Spared by a cut, and in truth not on the wire: to be released in a moment.
@@ -124,7 +141,9 @@ impl Model {
     }
 
     fn compare_deliveries(&self, conn: &mut SqliteConnection) {
-        let rows: Vec<DeliveryRow> = diesel::sql_query(DELIVERIES).load(conn).expect("deliveries");
+        let mut rows: Vec<DeliveryRow> = diesel::sql_query(DELIVERIES).load(conn).expect("deliveries");
+        rows.extend(self.implied(conn, &rows));
+        rows.sort_by_key(|row| row.no);
         assert_eq!(rows.len(), self.deliveries.len(), "S1: every event × endpoint is one delivery");
         for (row, (no, delivery)) in rows.iter().zip(&self.deliveries) {
             assert_eq!((row.no, row.endpoint), (no.0, delivery.endpoint.0));
@@ -149,6 +168,32 @@ impl Model {
                 State::Delivered => {}
             }
         }
+    }
+
+    /// The deliveries that have no row because nothing has happened to them: they follow from their events.
+    fn implied(&self, conn: &mut SqliteConnection, rows: &[DeliveryRow]) -> Vec<DeliveryRow> {
+        let written: BTreeSet<i64> = rows.iter().map(|row| row.no).collect();
+        let events: Vec<FreshRow> = diesel::sql_query(FRESH).load(conn).expect("events");
+        let deleted = |endpoint| self.endpoints.get(&endpoint).is_none_or(|endpoint| endpoint.deleted);
+        let of_event = |event: FreshRow| {
+            let targets = decode(&event.targets).expect("an event's targets");
+            (event.first..).zip(targets).map(move |(no, endpoint)| (no, EndpointNo(endpoint), event.received_at))
+        };
+        let missing = events.into_iter().flat_map(of_event);
+        let missing = missing.filter(|(no, endpoint, _)| !written.contains(no) && !deleted(*endpoint));
+        let row = |(no, endpoint, due_at): (i64, EndpointNo, i64)| DeliveryRow {
+            no,
+            endpoint: endpoint.0,
+            state: State::Pending.as_str().into(),
+            run: 1,
+            attempt: 0,
+            attempts_total: 0,
+            due_at,
+            dead_reason: None,
+            delivered_at: None,
+            cut: false,
+        };
+        missing.map(row).collect()
     }
 
     fn compare_attempts(&self, conn: &mut SqliteConnection) {
@@ -179,12 +224,21 @@ impl Model {
             assert_eq!(streaks, wanted, "endpoint {no}: S13, its streaks: failures, since, exhausted");
             assert_eq!(at(row.opened_at).zip(at(row.retry_at)), endpoint.circuit, "endpoint {no}: S17, its circuit");
             let count = |state| {
-                let its = |delivery: &&Delivery| delivery.endpoint == *no && delivery.state == state;
-                self.deliveries.values().filter(its).count() as i64
+                // What is newer is counted later; nothing has happened to it.
+                let its = |(number, delivery): &(&DeliveryNo, &Delivery)| {
+                    delivery.endpoint == *no && delivery.state == state && number.0 <= row.last_delivery
+                };
+                self.deliveries.iter().filter(its).count() as i64
             };
             let wanted = (count(State::Pending), count(State::Failed), count(State::Dead));
             let given = (row.pending, row.failed, row.dead);
             assert_eq!(given, wanted, "endpoint {no}: the counts: pending, failed, dead");
+            let uncounted = |(number, delivery): &(&DeliveryNo, &Delivery)| {
+                delivery.endpoint == *no && number.0 > row.last_delivery
+            };
+            let touched = |(_, delivery): &(_, &Delivery)| !delivery.attempts.is_empty() || delivery.run > 1;
+            let wrong = self.deliveries.iter().filter(uncounted).find(touched).map(|(number, _)| number);
+            assert!(wrong.is_none(), "endpoint {no}: not counted, and something has happened to it: {wrong:?}");
             self.compare_wake(*no, endpoint, at(row.wake_at));
         }
     }

@@ -97,7 +97,7 @@ impl App {
             max_attempts: config.max_attempts.unwrap_or(descriptors / 2),
             restart_rate: config.restart_rate,
             window: config::WINDOW,
-            arbiters: config.workers,
+            arbiters: config.workers * config::ARBITERS_PER_WORKER,
             header_prefix: config.header_prefix.clone(),
         };
         let queue: Arc<dyn Queue> = Arc::new(store.clone());

@@ -18,6 +18,11 @@ pub const BODY_BUDGET_BYTES: usize = 256 * 1024 * 1024;
 /// Bytes of new events that may queue for the database's writer, and as many of everything else; what comes beyond it gets
 /// 503, and results are offered again.
 pub const WRITE_QUEUE_BYTES: usize = 64 * 1024 * 1024;
+/// Threads with endpoint actors for each worker. More than there are processors, so that the system shares these out: a
+/// thread whose endpoints' attempts all time out at the same moment does not hold up the endpoints of the others
+/// (measured: `docs/performance.md`).
+pub const ARBITERS_PER_WORKER: usize = 4;
+
 /// Deliveries that an endpoint's actor holds in memory of each of its two lines.
 pub const WINDOW: usize = 512;
 /// Overdue attempts per second after a start.

@@ -313,8 +313,9 @@ impl Dispatcher {
             return;
         }
         self.local_fault.succeeded();
+        let was_narrowed = self.allowance.is_narrowed();
         self.allowance.after(&attempt.report, self.endpoint.max_in_flight);
-        if self.allowance.is_narrowed() {
+        if self.allowance.is_narrowed() && !was_narrowed {
             self.first.forget_contents();
             self.second.forget_contents();
         }

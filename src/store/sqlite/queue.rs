@@ -22,6 +22,7 @@ pub trait Job: Send {
     fn run(&mut self, tx: &mut Tx<'_>) -> QueryResult<()>;
     fn bytes(&self) -> usize;
     fn weight(&self) -> usize;
+    fn is_acceptance(&self) -> bool;
     fn committed(self: Box<Self>);
     fn failed(self: Box<Self>, error: StoreError);
 }
@@ -44,6 +45,10 @@ impl<S: Sentence<Conn>> Job for Queued<S> {
 
     fn weight(&self) -> usize {
         self.sentence.weight()
+    }
+
+    fn is_acceptance(&self) -> bool {
+        self.sentence.is_acceptance()
     }
 
     fn committed(self: Box<Self>) {
@@ -71,10 +76,10 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// Takes the next group; what it holds in memory is no longer counted as queued.
+    /// Takes the next group, acceptances first; what it holds in memory is no longer counted as queued.
     pub fn take(&mut self) -> Vec<Box<dyn Job>> {
         let mut group: Vec<Box<dyn Job>> = Vec::new();
-        for line in [&mut self.others, &mut self.acceptances] {
+        for line in [&mut self.acceptances, &mut self.others] {
             let mut weight = 0;
             while let Some(job) = line.jobs.pop_front_if(|job| weight == 0 || weight + job.weight() <= GROUP) {
                 weight += job.weight().max(1);
@@ -83,6 +88,14 @@ impl Queue {
             }
         }
         group
+    }
+
+    /// Puts the end of a group back, in its order: no acceptances. They are the next to be taken.
+    pub fn put_back(&mut self, jobs: Vec<Box<dyn Job>>) {
+        for job in jobs.into_iter().rev() {
+            self.others.bytes += job.bytes();
+            self.others.jobs.push_front(job);
+        }
     }
 }
 

@@ -22,9 +22,23 @@ use crate::store::sentence::{Counters, Credit, Hints, Uncounted};
 use crate::store::unfiled::Unfiled;
 use crate::store::unwritten::Unwritten;
 
-/// With nothing else to write for so long, the writer writes and files everything that is behind.
+/// Whoever posts an event waits for at most so much of other work in the transaction before his. When a hundred receivers
+/// hang, a hundred results come at the same moment.
+const ENOUGH: Span = Span::MILLISECOND;
+/// With nothing to write for so long, the writer does what is due of what is behind: not at once, because what it has just
+/// committed is now on its way to receivers, and would have to share the processor with it.
+const LULL: Duration = Duration::from_millis(1);
+/// With nothing to write for so long, it does everything that is behind.
 const IDLE: Duration = Duration::from_millis(250);
 const FOREVER: Duration = Duration::from_secs(86_400);
+
+/// For how long nobody has wanted anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Quiet {
+    No,
+    Lull,
+    Long,
+}
 
 /// The writer itself: owns the connection and all that it knows between transactions.
 pub struct Writer {
@@ -38,10 +52,11 @@ pub struct Writer {
     uncounted: Uncounted,
     /// A transaction has failed: what is behind has to be found out from the database first.
     lost: bool,
-    /// Nobody has wanted anything for a while.
-    idle: bool,
+    quiet: Quiet,
     /// How much of what is behind may be done before something is added to it again.
     credit: Credit,
+    /// So many of the last group were carried out; the rest was left for another transaction.
+    done: usize,
     /// Commits are not waited for at present (`PRAGMA synchronous`).
     relaxed: bool,
     room: Option<Room>,
@@ -74,8 +89,9 @@ impl Writer {
             unfiled: Unfiled::default(),
             uncounted: Uncounted::default(),
             lost: false,
-            idle: false,
+            quiet: Quiet::No,
             credit: Credit::default(),
+            done: 0,
             relaxed: false,
             room: None,
             budget,
@@ -111,17 +127,19 @@ impl Writer {
         let mut queue = shared.lock();
         loop {
             let group = queue.take();
-            self.idle &= group.is_empty();
-            if !group.is_empty() || self.has_time_for_more() {
+            if self.is_to_work(&group) {
                 return Some(group);
             }
             if queue.closed {
                 return None;
             }
-            let waited = shared.arrived.wait_timeout(queue, self.patience());
+            let (patience, then) = self.patience();
+            let waited = shared.arrived.wait_timeout(queue, patience);
             let (again, timeout) = waited.unwrap_or_else(|poisoned| poisoned.into_inner());
             queue = again;
-            self.idle = timeout.timed_out();
+            if timeout.timed_out() {
+                self.quiet = then;
+            }
         }
     }
 
@@ -133,38 +151,56 @@ impl Writer {
                 let mut queue = self.shared.lock();
                 (queue.take(), queue.closed)
             };
-            self.idle &= group.is_empty();
-            if !group.is_empty() || self.has_time_for_more() {
+            if self.is_to_work(&group) {
                 self.commit(group);
             } else if closed {
                 return;
             } else {
-                let arrived = tokio::time::timeout(self.patience(), self.shared.arrived_here.notified());
-                self.idle = arrived.await.is_err();
+                let (patience, then) = self.patience();
+                if tokio::time::timeout(patience, self.shared.arrived_here.notified()).await.is_err() {
+                    self.quiet = then;
+                }
             }
         }
     }
 
-    /// With nothing in the queue: whether something that is behind is to be done now.
-    fn has_time_for_more(&mut self) -> bool {
-        if self.idle {
-            return !self.unfiled.is_empty();
+    /// Whether there is something to do now: this group, or something that is behind.
+    fn is_to_work(&mut self, group: &[Box<dyn Job>]) -> bool {
+        if !group.is_empty() {
+            self.quiet = Quiet::No;
         }
+        match self.quiet {
+            Quiet::No => !group.is_empty(),
+            Quiet::Lull => self.is_due(),
+            Quiet::Long => !self.unfiled.is_empty(),
+        }
+    }
+
+    /// Whether something is so far behind that it is to be done in the next lull.
+    fn is_due(&mut self) -> bool {
         let last = DeliveryNo(self.counters.delivery);
         let through = self.unwritten.written_through(last);
         (self.credit.rows > 0 && self.unwritten.is_due(last))
             || (self.credit.cards > 0 && self.unfiled.due(last, through).is_some())
     }
 
-    /// How long to wait for something to write before all that is behind is done.
-    fn patience(&self) -> Duration {
-        if self.unfiled.is_empty() { FOREVER } else { IDLE }
+    /// How long to wait for something to write, and how quiet it is then.
+    fn patience(&mut self) -> (Duration, Quiet) {
+        match self.unfiled.is_empty() {
+            true => (FOREVER, Quiet::Long),
+            false if self.quiet == Quiet::No && self.is_due() => (LULL, Quiet::Lull),
+            false => (IDLE, Quiet::Long),
+        }
     }
 
     /// Commits a group, or, if there is none, some of what is behind.
     fn commit(&mut self, mut group: Vec<Box<dyn Job>>) {
         let mut hints = Hints::new();
-        match self.transaction(&mut group, &mut hints) {
+        let result = self.transaction(&mut group, &mut hints);
+        if self.done < group.len() {
+            self.shared.lock().put_back(group.split_off(self.done));
+        }
+        match result {
             Ok(()) => {
                 let newest = DeliveryNo(self.counters.delivery);
                 self.shared.publish(Behind {
@@ -192,8 +228,10 @@ impl Writer {
         }
     }
 
+    /// Carries out as much of a group as one transaction takes.
     fn transaction(&mut self, group: &mut [Box<dyn Job>], hints: &mut Hints) -> QueryResult<()> {
         let counters = self.counters;
+        self.done = group.len();
         let result = self.recover().and_then(|()| self.try_transaction(group, hints));
         if result.is_err() {
             self.counters = counters;
@@ -238,7 +276,7 @@ impl Writer {
         let stamp = self.clock.now().max(self.last_stamp + Span::from_micros(1));
         self.relax(group.is_empty())?;
         AnsiTransactionManager::begin_transaction_sql(&mut self.conn, "BEGIN IMMEDIATE")?;
-        let (idle, mut credit) = (self.idle, self.credit);
+        let (idle, mut credit) = (self.quiet == Quiet::Long, self.credit);
         let last = DeliveryNo(self.counters.delivery);
         let mut tx = Tx {
             conn: &mut self.conn,
@@ -253,7 +291,7 @@ impl Writer {
         };
         let written = match group.is_empty() {
             true => dsl::run(queries::catch_up(&mut tx, &mut credit, idle)),
-            false => group.iter_mut().try_for_each(|job| job.run(&mut tx)),
+            false => run_all(group, &mut tx, &self.clock, &mut self.done),
         };
         let written = written.and_then(|()| dsl::run(queries::flush(&mut tx, last)));
         let committed = written.and_then(|()| AnsiTransactionManager::commit_transaction(&mut self.conn));
@@ -268,6 +306,25 @@ impl Writer {
         }
         committed
     }
+}
+
+/// Carries out a group's jobs, acceptances first. The others go on for as long as the acceptances took, or for [`ENOUGH`];
+/// `done` tells how many jobs were carried out.
+fn run_all(group: &mut [Box<dyn Job>], tx: &mut Tx<'_>, clock: &Clock, done: &mut usize) -> QueryResult<()> {
+    let began = clock.uptime();
+    let mut until = None;
+    for (index, job) in group.iter_mut().enumerate() {
+        if !job.is_acceptance() {
+            let now = clock.uptime();
+            let until = *until.get_or_insert(now + (now - began).max(ENOUGH));
+            if now > until {
+                *done = index;
+                break;
+            }
+        }
+        job.run(tx)?;
+    }
+    Ok(())
 }
 
 /// Whether one member may be to blame, rather than the database as a whole.

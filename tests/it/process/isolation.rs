@@ -74,6 +74,8 @@ fn measure(hanging: usize, rate: u64, seconds: u64) -> (Duration, Duration) {
         let url = format!("http://{}/{number}", tarpit.address);
         server.endpoint(json!({"url": url, "policy": {"timeout": "10s", "auto_disable": null}}));
     }
+    // Like the one alone, they are measured when their actors are there and every slot hangs.
+    latencies(&server, &receiver, "warm-beside", rate, 2);
     let beside = latencies(&server, &receiver, "beside", rate, seconds);
     println!("alone: {}", show(&alone));
     println!("beside {hanging} hanging endpoints, {rate} events/s: {}", show(&beside));
@@ -90,8 +92,8 @@ fn s19_a_hundred_hanging_endpoints_do_not_slow_a_healthy_one() {
     assert!(beside <= limit, "{beside:?} beside, {alone:?} alone");
 }
 
-/// The promise: 1.5 times. It fails today: a hundred rows for each event make the commit that the healthy one waits for
-/// three times as long (release build, two quiet cores: p50 0.7 ms alone and 2.4 ms beside, p99 1.1 and 10 ms).
+/// The promise: 1.5 times. It fails today, by the moments when 1,600 attempts time out at once and when the log is copied
+/// back (release build, two quiet cores: p50 0.7 ms alone and 1.1 ms beside, p99 1.0 and 4.5 ms; `docs/performance.md`).
 #[test]
 #[ignore = "not kept yet; needs a release build (POSTHASTE_TEST_BINARY) and a quiet machine"]
 fn s19_at_full_rate() {

@@ -148,6 +148,8 @@ pub struct EventSummary {
     /// Bytes of the body.
     pub size: i64,
     pub counts: StateCounts,
+    /// So many of those that are pending have no row yet: they came in while the question was asked.
+    pub without_rows: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -42,7 +42,7 @@ use change::{File, ReleaseSpared, Tell, WriteRows};
 use endpoint_record::EndpointRecord;
 use error::StoreError;
 use hint::HintSink;
-use list::FindRange;
+use list::{EventFound, FindEvent, FindRange};
 use load::{LoadContents, LoadEndpoint, LoadLines, LoadWindow, Needed, NeededBy};
 use record::{Record, RecordRest, Recorded};
 use sentence::{Needs, Question, Sentence};
@@ -177,6 +177,14 @@ impl Store {
             Needs::Rows => self.write_rows(DeliveryNo(0), DeliveryNo(i64::MAX)).await?,
         }
         self.0.readers.ask(question).await
+    }
+
+    /// An event by its id, with all its deliveries in rows, also if it is accepted in this moment.
+    pub async fn event(&self, question: FindEvent) -> Result<Option<EventFound>, StoreError> {
+        match self.ask(question.clone()).await? {
+            Some(found) if found.summary.without_rows > 0 => self.ask(question).await,
+            found => Ok(found),
+        }
     }
 
     /// Has all of an endpoint filed and counted. Answers up to where, unless all of all was filed already.

@@ -99,9 +99,9 @@ impl Unwritten {
         self.count > MANY || last.0 - self.written_through(last).0 > SPAN
     }
 
-    /// So many that writing cannot wait for that.
-    pub fn is_crowded(&self) -> bool {
-        self.count > CROWDED
+    /// So many, or one so old, that writing cannot wait for that.
+    pub fn is_crowded(&self, last: DeliveryNo) -> bool {
+        self.count > CROWDED || last.0 - self.written_through(last).0 > 4 * SPAN
     }
 
     /// An event whose deliveries' numbers are above all others.
@@ -214,6 +214,16 @@ mod tests {
         assert_eq!(numbers(&unwritten.take_range(0..=i64::MAX, 9)), [6]);
         assert!(unwritten.is_empty() && unwritten.take_range(0..=i64::MAX, 9).is_empty());
         assert_eq!(unwritten.written_through(last), last);
+    }
+
+    #[test]
+    fn one_that_is_old_is_due_however_few_there_are() {
+        let mut unwritten = Unwritten::default();
+        unwritten.add(event(1, &[1]));
+        assert!(!unwritten.is_due(DeliveryNo(SPAN)) && !unwritten.is_crowded(DeliveryNo(4 * SPAN)));
+        assert!(unwritten.is_due(DeliveryNo(SPAN + 1)) && unwritten.is_crowded(DeliveryNo(4 * SPAN + 1)));
+        unwritten.take(DeliveryNo(1));
+        assert!(!unwritten.is_due(DeliveryNo(9 * SPAN)) && !unwritten.is_crowded(DeliveryNo(9 * SPAN)));
     }
 
     #[test]

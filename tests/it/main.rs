@@ -2,6 +2,7 @@
 #![allow(clippy::disallowed_methods)] // tests measure with the wall clock and have no actors to block
 
 mod api;
+mod behind;
 mod cli_offline;
 mod house;
 mod plans;

@@ -107,7 +107,7 @@ pub async fn list(api: Data<Api>, Reader(caller): Reader, request: HttpRequest) 
 pub async fn get(api: Data<Api>, Reader(caller): Reader, request: HttpRequest, id: Path<String>) -> Answer {
     Query::none(&request)?;
     let question = FindEvent { tenant: caller.tenant, id: id.into_inner(), deliveries: limits::EVENT_DELIVERIES };
-    let found = api.store.ask(question).await?.ok_or_else(|| Problem::not_found("event"))?;
+    let found = api.store.event(question).await?.ok_or_else(|| Problem::not_found("event"))?;
     let event = EventJson::new(&found).ok_or_else(|| Problem::unavailable("The stored event cannot be read."))?;
     answer::ok(&event)
 }

@@ -185,8 +185,10 @@ impl Question<Conn> for ListDeliveries {
 
 /// The next numbers below `before` of an endpoint's deliveries, the highest first; none: that was all.
 async fn its_numbers(conn: &mut Conn, endpoint: EndpointNo, before: i64) -> QueryResult<Vec<i64>> {
-    /// So many blocks at a time, of 128 numbers at most.
-    const BLOCKS: i64 = 8;
+    /// Blocks looked at. Many hold one number only, others 128.
+    const BLOCKS: i64 = 64;
+    /// Enough numbers for one look at the rows.
+    const ENOUGH: usize = 512;
     let blocks = || endpoint_deliveries::table.filter(endpoint_deliveries::endpoint.eq(endpoint.0));
     let within = blocks().filter(endpoint_deliveries::last.ge(before)).order(endpoint_deliveries::last).limit(1);
     let below =
@@ -195,6 +197,9 @@ async fn its_numbers(conn: &mut Conn, endpoint: EndpointNo, before: i64) -> Quer
     found.extend(below.select(endpoint_deliveries::numbers).load::<Vec<u8>>(conn).await?);
     let mut numbers = Vec::new();
     for block in found {
+        if numbers.len() >= ENOUGH {
+            break;
+        }
         numbers.extend(unpack(&block)?.into_iter().filter(|number| *number < before));
     }
     numbers.sort_unstable_by_key(|number| std::cmp::Reverse(*number));

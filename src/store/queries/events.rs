@@ -1,5 +1,7 @@
 //! Events as people read them: with the states of their deliveries counted, and in the order of changes of either.
 
+use std::collections::HashSet;
+
 use diesel::QueryResult;
 use diesel::dsl::sql;
 use diesel::expression::SqlLiteral;
@@ -11,9 +13,11 @@ use super::views;
 use super::{Conn, RunQueryDsl};
 use crate::domain::delivery::State;
 use crate::domain::ids::DeliveryNo;
+use crate::store::error::corrupt;
 use crate::store::list::{EventFound, EventSummary, FindEvent, FindRange, From, ListEvents, Listed, StateCounts};
+use crate::store::numbers::decode;
 use crate::store::rows::at;
-use crate::store::schema::{deliveries, endpoints, events, spared};
+use crate::store::schema::{deliveries, endpoints, events, meta, spared};
 use crate::store::sentence::{Needs, Question};
 
 /// An event's row without its body: no, id, type, created, received, committed, data_start, first delivery, count.
@@ -178,8 +182,11 @@ async fn summary(conn: &mut Conn, head: Head) -> QueryResult<EventSummary> {
             counts.add(state, count.unsigned_abs());
         }
     }
+    let without_rows = count_without_rows(conn, no, first, count).await?;
+    counts.add(State::Pending, without_rows);
     let newest = groups.iter().filter_map(|group| group.2).max().unwrap_or(committed_at);
     Ok(EventSummary {
+        without_rows,
         no,
         id,
         event_type,
@@ -189,6 +196,26 @@ async fn summary(conn: &mut Conn, head: Head) -> QueryResult<EventSummary> {
         size,
         counts,
     })
+}
+
+/// How many of an event's deliveries have no row: it was accepted while the question was asked, and nothing has happened
+/// to them.
+async fn count_without_rows(conn: &mut Conn, event: i64, first: i64, count: i32) -> QueryResult<u64> {
+    let through: i64 = meta::table.find(1).select(meta::written_through).first(conn).await?;
+    let end = first + i64::from(count);
+    if end - 1 <= through {
+        return Ok(0);
+    }
+    let with = deliveries::table.filter(deliveries::no.ge(first).and(deliveries::no.lt(end))).select(deliveries::no);
+    let with: HashSet<i64> = with.load::<i64>(conn).await?.into_iter().collect();
+    let targets: Vec<u8> = events::table.find(event).select(events::targets).first(conn).await?;
+    let targets = decode(&targets).ok_or_else(|| corrupt(format_args!("event {event}: targets")))?;
+    let without = (first..end).zip(targets).filter(|(no, _)| *no > through && !with.contains(no));
+    let without: Vec<i64> = without.map(|(_, endpoint)| endpoint).collect();
+    // What a deleted endpoint had was written when it was deleted, and may be removed since.
+    let living = endpoints::table.filter(endpoints::deleted_at.is_null()).select(endpoints::no);
+    let living: HashSet<i64> = living.load::<i64>(conn).await?.into_iter().collect();
+    Ok(without.iter().filter(|endpoint| living.contains(endpoint)).count() as u64)
 }
 
 impl Question<Conn> for FindEvent {

@@ -36,8 +36,9 @@ async fn file_written(tx: &mut Tx<'_>, endpoint: EndpointNo) -> QueryResult<usiz
 }
 
 async fn write_cards(tx: &mut Tx<'_>, endpoint: EndpointNo, cards: &[Card]) -> QueryResult<()> {
-    if let Some(last) = cards.last() {
-        insert_block(tx.conn, endpoint.0, last.no.0, cards.iter().map(|card| card.no.0)).await?;
+    for block in cards.chunks(FULL) {
+        let [.., last] = block else { continue };
+        insert_block(tx.conn, endpoint.0, last.no.0, block.iter().map(|card| card.no.0)).await?;
     }
     let waiting = cards.iter().filter_map(|card| Some(Stands::of(endpoint, card.no, card.place?)));
     let waiting: Vec<Stands> = waiting.collect();
@@ -127,7 +128,7 @@ pub async fn moved(
 /// Writes and files as much as was added and a little more, where the writer never has time for it.
 pub async fn keep_up(tx: &mut Tx<'_>, added: usize) -> QueryResult<()> {
     let enough = FULL.max(added + added / 4);
-    if tx.unwritten.is_crowded() {
+    if tx.unwritten.is_crowded(DeliveryNo(tx.counters.delivery)) {
         write_oldest(tx, enough).await?;
     }
     let mut budget = if tx.unfiled.is_crowded() { enough } else { 0 };
@@ -146,7 +147,10 @@ pub async fn keep_up(tx: &mut Tx<'_>, added: usize) -> QueryResult<()> {
 pub async fn catch_up(tx: &mut Tx<'_>, credit: &mut Credit, idle: bool) -> QueryResult<()> {
     let last = DeliveryNo(tx.counters.delivery);
     if (credit.rows > 0 && tx.unwritten.is_due(last)) || (idle && !tx.unwritten.is_empty()) {
-        credit.rows -= write_oldest(tx, SLICE).await? as i64;
+        let written = write_oldest(tx, SLICE).await?;
+        if !idle {
+            credit.rows -= written as i64;
+        }
         return Ok(());
     }
     let mut budget = if idle { 8 * FULL } else { 1 };
@@ -154,7 +158,9 @@ pub async fn catch_up(tx: &mut Tx<'_>, credit: &mut Credit, idle: bool) -> Query
         let due = tx.unfiled.due(last, tx.unwritten.written_through(last));
         let Some(endpoint) = due.or_else(|| tx.unfiled.next().filter(|_| idle)) else { break };
         let filed = file_written(tx, endpoint).await?;
-        credit.cards -= filed as i64;
+        if !idle {
+            credit.cards -= filed as i64;
+        }
         budget = budget.saturating_sub(filed);
     }
     Ok(())
@@ -173,8 +179,8 @@ impl Sentence<Conn> for File {
 
 /// Writes and files everything that is behind from what the database holds: at start, and when what was in memory cannot
 /// be trusted. Answers the newest `updated_at`.
-pub async fn catch_up_from_rows(conn: &mut Conn) -> QueryResult<Timestamp> {
-    rewrite(conn).await?;
+pub async fn catch_up_from_rows(conn: &mut Conn, now: Timestamp) -> QueryResult<Timestamp> {
+    rewrite(conn, now).await?;
     refile(conn).await?;
     let stamp = meta::table.find(1).select(meta::last_stamp).first::<i64>(conn).await.optional()?;
     Ok(stamp.map_or(Timestamp::MIN, at))

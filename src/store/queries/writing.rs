@@ -8,6 +8,7 @@ use diesel::prelude::*;
 use super::bulk::{Bulk, insert_bulk};
 use super::{Conn, RunQueryDsl, Tx};
 use crate::domain::ids::{DeliveryNo, EndpointNo, EventNo, TenantNo};
+use crate::domain::time::Timestamp;
 use crate::store::change::WriteRows;
 use crate::store::error::corrupt;
 use crate::store::numbers::decode;
@@ -73,20 +74,20 @@ impl Sentence<Conn> for WriteRows {
 }
 
 /// Writes every row that is missing, from the events alone.
-pub async fn rewrite(conn: &mut Conn) -> QueryResult<()> {
+pub async fn rewrite(conn: &mut Conn, now: Timestamp) -> QueryResult<()> {
     let numbers = (meta::written_through, meta::last_delivery, meta::last_stamp);
     let numbers = meta::table.find(1).select(numbers).first::<(i64, i64, i64)>(conn).await.optional()?;
     let Some((written_through, last, last_stamp)) = numbers else { return Ok(()) };
     if written_through >= last {
         return Ok(());
     }
-    // Later than any before it (S24).
-    let stamp = last_stamp + 1;
+    // Later than any before it (S24), also than those of what a loss of power has undone: nobody waited for that.
+    let stamp = now.as_micros().max(last_stamp + 1);
     let written = deliveries::table.filter(deliveries::no.gt(written_through)).select(deliveries::no);
     let written: HashSet<i64> = written.load::<i64>(conn).await?.into_iter().collect();
-    // An endpoint that is not there was deleted, and its rows with it.
-    let cuts: HashMap<i64, i32> =
-        endpoints::table.select((endpoints::no, endpoints::cut)).load::<(i64, i32)>(conn).await?.into_iter().collect();
+    // What a deleted endpoint had was written when it was deleted, and may be removed since.
+    let living = endpoints::table.filter(endpoints::deleted_at.is_null()).select((endpoints::no, endpoints::cut));
+    let cuts: HashMap<i64, i32> = living.load::<(i64, i32)>(conn).await?.into_iter().collect();
     let mut rows = Vec::new();
     for event in unwritten_events(conn, written_through).await? {
         let missing = event.blanks().filter(|blank| blank.no.0 > written_through && !written.contains(&blank.no.0));

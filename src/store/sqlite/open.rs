@@ -97,10 +97,7 @@ pub fn open(path: &str) -> Result<Opened, OpenError> {
     refuse_newer(&mut conn)?;
     conn.run_pending_migrations(MIGRATIONS).map_err(|error| OpenError::Database(error.to_string()))?;
     let database = |error: diesel::result::Error| OpenError::Database(error.to_string());
-    let recovered = conn.immediate_transaction(|conn| {
-        dsl::run(queries::catch_up_from_rows(conn))?;
-        dsl::run(queries::recover(conn))
-    });
+    let recovered = conn.immediate_transaction(|conn| dsl::run(queries::recover(conn)));
     let recovered = recovered.map_err(database)?;
     if recovered > 0 {
         log::info!("{recovered} attempts were cut off when the last process ended while their endpoint was disabled");

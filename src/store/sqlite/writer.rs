@@ -76,6 +76,9 @@ impl Writer {
         sink: Arc<dyn HintSink>,
         limit: usize,
     ) -> Result<(Writer, WriterHandle), StoreError> {
+        let now = clock.now();
+        let behind = conn.immediate_transaction(|conn| dsl::run(queries::catch_up_from_rows(conn, now)))?;
+        let last_stamp = last_stamp.max(behind);
         let directory = dsl::run(queries::directory(&mut conn))?;
         let shared = Shared::new(limit, DeliveryNo(counters.delivery));
         let handle = WriterHandle(shared.clone());
@@ -251,7 +254,8 @@ impl Writer {
         if !self.lost {
             return Ok(());
         }
-        let last_stamp = self.conn.immediate_transaction(|conn| dsl::run(queries::catch_up_from_rows(conn)))?;
+        let now = self.clock.now();
+        let last_stamp = self.conn.immediate_transaction(|conn| dsl::run(queries::catch_up_from_rows(conn, now)))?;
         self.last_stamp = self.last_stamp.max(last_stamp);
         self.directory = dsl::run(queries::directory(&mut self.conn))?;
         self.lost = false;

@@ -11,7 +11,7 @@ use super::{Conn, RunQueryDsl, Tx};
 use crate::domain::delivery::{DeadReason, State};
 use crate::domain::dispatcher::Spared;
 use crate::domain::endpoint::Status;
-use crate::domain::ids::EndpointNo;
+use crate::domain::ids::{DeliveryNo, EndpointNo};
 use crate::domain::time::Timestamp;
 use crate::store::change::{PendingCuts, ReleaseSpared, RewriteCut, SLICE};
 use crate::store::rows::{CutRow, SparedRow};
@@ -169,6 +169,15 @@ impl Sentence<Conn> for ReleaseSpared {
             release(tx.conn, row).await?;
         }
         Ok(())
+    }
+}
+
+/// The cut takes this delivery after all, if it is spared.
+pub async fn release_one(conn: &mut Conn, delivery: DeliveryNo) -> QueryResult<()> {
+    let row = spared::table.find(delivery.0).select(SparedRow::as_select()).first(conn).await.optional()?;
+    match row {
+        Some(row) => release(conn, row).await,
+        None => Ok(()),
     }
 }
 

@@ -1,8 +1,9 @@
 //! Putting deliveries back: one by a person (S12), many by a filter.
 
 use diesel::prelude::*;
-use diesel::{QueryResult, delete, update};
+use diesel::{QueryResult, update};
 
+use super::cut::release_one;
 use super::filing::moved;
 use super::misc::flush_one;
 use super::views::{self, Parts, joined, not_cut, says_dead, says_waiting, select};
@@ -24,6 +25,16 @@ impl Sentence<Conn> for PutBack {
 
     async fn run(&self, tx: &mut Tx<'_>) -> QueryResult<PutBackReply> {
         write_event(tx, self.delivery.0, 1).await?;
+        match views::by_no(tx.conn, self.tenant, self.delivery.0).await? {
+            None => return Ok(Err(NotPutBack::NotFound)),
+            Some(view) if view.endpoint_status != Status::Enabled => {
+                let why = refusal(&view, self.door, self.now).unwrap_or(NotPutBack::EndpointDisabled);
+                return Ok(Err(why));
+            }
+            // No attempt of it is on the wire. If it is spared, then its attempt did not begin, and giving it up to the cut
+            // has not come through yet: the cut took it all the same.
+            Some(_) => release_one(tx.conn, self.delivery).await?,
+        }
         let Some(view) = views::by_no(tx.conn, self.tenant, self.delivery.0).await? else {
             return Ok(Err(NotPutBack::NotFound));
         };
@@ -53,8 +64,6 @@ fn refusal(view: &DeliveryView, door: Door, now: Timestamp) -> Option<NotPutBack
 /// Makes a delivery due now: a pending one in its run, any other in a new run at the first rung.
 async fn put_back(tx: &mut Tx<'_>, view: &DeliveryView, line: Line, now: Timestamp) -> QueryResult<()> {
     let row = deliveries::table.find(view.no.0);
-    // No attempt of it is on the wire: if it is spared, then because giving it up to the cut has not come through yet.
-    delete(spared::table.find(view.no.0)).execute(tx.conn).await?;
     let due = (
         deliveries::line.eq(line.code()),
         deliveries::cut.eq(view.endpoint_cut as i32),

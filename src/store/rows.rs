@@ -6,7 +6,7 @@ use super::error::corrupt;
 use super::schema::*;
 use crate::domain::delivery::{DeadReason, DueReason, Line, State, Waiting};
 use crate::domain::health::{Circuit, Health};
-use crate::domain::ids::{DeliveryNo, EventNo};
+use crate::domain::ids::{DeliveryNo, EndpointNo, EventNo, TenantNo};
 use crate::domain::time::Timestamp;
 
 /// A column's instant.
@@ -125,6 +125,34 @@ pub struct DeliveryRow {
 }
 
 impl DeliveryRow {
+    /// The row of a delivery to which nothing has happened since it was accepted.
+    pub fn accepted(tenant: TenantNo, endpoint: EndpointNo, waiting: &Waiting, stamp: Timestamp) -> DeliveryRow {
+        DeliveryRow {
+            no: waiting.no.0,
+            tenant: tenant.0,
+            endpoint: endpoint.0,
+            event: waiting.event.0,
+            state: State::Pending.as_str().into(),
+            run: 1,
+            attempt: 0,
+            attempts_total: 0,
+            cut: waiting.cut as i32,
+            line: waiting.line.code(),
+            order_at: waiting.order_at.as_micros(),
+            due_at: waiting.due_at.as_micros(),
+            due_reason: DueReason::Initial.as_str().into(),
+            probed_at: None,
+            dead_reason: None,
+            dead_at: None,
+            replayable_until: None,
+            last_status: None,
+            last_error_kind: None,
+            created_at: waiting.created_at.as_micros(),
+            updated_at: stamp.as_micros(),
+            delivered_at: None,
+        }
+    }
+
     pub fn state(&self) -> QueryResult<State> {
         State::parse(&self.state).ok_or_else(|| corrupt(format_args!("delivery {} has no known state", self.no)))
     }

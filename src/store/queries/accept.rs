@@ -10,7 +10,7 @@ use super::views::{self, DeliveryView};
 use super::writing::write_event;
 use super::{Conn, RunQueryDsl, Tx, insert_all};
 use crate::domain::content::Content;
-use crate::domain::delivery::{DeadReason, DueReason, Line, State, Waiting};
+use crate::domain::delivery::{DeadReason, Line, State, Waiting};
 use crate::domain::ids::{DeliveryNo, EndpointNo, EventNo, TenantNo, delivery_id};
 use crate::domain::policy::WhileDisabled;
 use crate::domain::time::{Span, Timestamp};
@@ -198,28 +198,11 @@ fn dead_row(
 ) -> DeliveryRow {
     let received_at = waiting.created_at;
     DeliveryRow {
-        no: waiting.no.0,
-        tenant: tenant.0,
-        endpoint: endpoint.0,
-        event: waiting.event.0,
         state: State::Dead.as_str().into(),
-        run: 1,
-        attempt: 0,
-        attempts_total: 0,
-        cut: waiting.cut as i32,
-        line: waiting.line.code(),
-        order_at: waiting.order_at.as_micros(),
-        due_at: waiting.due_at.as_micros(),
-        due_reason: DueReason::Initial.as_str().into(),
-        probed_at: None,
         dead_reason: Some(DeadReason::EndpointDisabled.as_str().into()),
         dead_at: Some(received_at.as_micros()),
         replayable_until: Some((received_at + dead_letters).as_micros()),
-        last_status: None,
-        last_error_kind: None,
-        created_at: received_at.as_micros(),
-        updated_at: stamp.as_micros(),
-        delivered_at: None,
+        ..DeliveryRow::accepted(tenant, endpoint, waiting, stamp)
     }
 }
 

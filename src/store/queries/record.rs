@@ -10,7 +10,7 @@ use super::misc::notify;
 use super::statements::{Delivered, Died, JudgeHealth, Retried};
 use super::{Conn, RunQueryDsl, Tx};
 use crate::domain::attempt::{Finding, Outcome};
-use crate::domain::delivery::{DueReason, Line, Next, State};
+use crate::domain::delivery::{Line, Next, State};
 use crate::domain::dispatcher::Batch;
 use crate::domain::endpoint::Status;
 use crate::domain::ids::{DeliveryNo, EndpointNo, TenantNo};
@@ -180,28 +180,12 @@ fn first_row(
     let (delivery, ended_at) = (&ended.delivery, ended.attempt.ended_at);
     let finding = &ended.attempt.report.finding;
     let mut row = DeliveryRow {
-        no: delivery.no.0,
-        tenant: tenant.0,
-        endpoint: endpoint.0,
-        event: delivery.event.0,
         state: verdict.next.state().as_str().into(),
-        run: 1,
         attempt: 1,
         attempts_total: 1,
-        cut: delivery.cut as i32,
-        line: Line::First.code(),
-        order_at: delivery.order_at.as_micros(),
-        due_at: delivery.due_at.as_micros(),
-        due_reason: DueReason::Initial.as_str().into(),
-        probed_at: None,
-        dead_reason: None,
-        dead_at: None,
-        replayable_until: None,
         last_status: finding.status().map(i32::from),
         last_error_kind: error(finding).map(|(kind, _)| kind.into()),
-        created_at: delivery.created_at.as_micros(),
-        updated_at: stamp.as_micros(),
-        delivered_at: None,
+        ..DeliveryRow::accepted(tenant, endpoint, delivery, stamp)
     };
     match verdict.next {
         Next::Delivered => (row.last_error_kind, row.delivered_at) = (None, Some(ended_at.as_micros())),

@@ -42,6 +42,15 @@ impl Window {
         self.bound.is_some()
     }
 
+    /// Everything up to this place is here, and what stands behind it is not taken in; `None` if the window holds all, or
+    /// has read nothing.
+    pub fn known_to(&self) -> Option<Place> {
+        match self.bound {
+            Some(Bound::At(place)) => Some(place),
+            Some(Bound::Unread) | None => None,
+        }
+    }
+
     /// Time to read on: there is more, and less than a quarter of the window is left.
     pub fn is_low(&self) -> bool {
         self.has_more() && self.len() < self.capacity.div_ceil(4)

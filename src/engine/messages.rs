@@ -1,4 +1,4 @@
-//! What actors say to each other. Hints go through bounded mailboxes and may be refused; what must arrive goes through
+//! What actors say to each other. Hints and pokes lie in a bounded tray ([`super::tray`]); what must arrive goes through
 //! [`tell`].
 
 use actix::dev::ToEnvelope;
@@ -58,10 +58,8 @@ macro_rules! messages {
 messages! {
     /// To an endpoint: see what there is to do.
     Turn ();
-    /// To an endpoint: new deliveries. `more`: something before was lost on the way.
-    Hinted { hint: Hint, more: bool };
-    /// To an endpoint: its newest delivery, as the sweeper found it.
-    Poke (DeliveryNo);
+    /// To an endpoint: there is something in its tray.
+    LookIntoTray ();
     /// To an endpoint: rows were changed behind its back.
     Refresh ();
     /// To an endpoint: an attempt is over.

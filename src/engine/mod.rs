@@ -11,6 +11,7 @@ mod pacer;
 mod story;
 mod supervisor;
 mod sweeper;
+mod tray;
 
 pub mod retention;
 

@@ -14,6 +14,7 @@ use super::endpoint::EndpointActor;
 use super::messages::*;
 use super::pacer::Pacer;
 use super::sweeper;
+use super::tray::{Put, Tray};
 use crate::domain::ids::EndpointNo;
 use crate::domain::time::{Span, Timestamp};
 
@@ -41,10 +42,18 @@ pub struct Supervisor {
 struct Known {
     addr: Addr<EndpointActor>,
     incarnation: u64,
-    /// Messages sent to it: it may leave only if it has heard them all.
+    tray: Arc<Tray>,
+    /// Messages and hints sent to it: it may leave only if it has heard them all.
     sent: u64,
-    /// A hint was refused by its mailbox.
-    owes_a_look: bool,
+}
+
+impl Known {
+    fn has_put(&mut self, put: Put) {
+        self.sent += u64::from(put.counts);
+        if put.tell {
+            tell_actor(&self.addr, LookIntoTray);
+        }
+    }
 }
 
 /// How often an endpoint's actor has died lately.
@@ -83,8 +92,11 @@ impl Supervisor {
             Entry::Vacant(vacant) => {
                 self.incarnations += 1;
                 let (incarnation, env, supervisor) = (self.incarnations, self.env.clone(), me.clone());
-                let build =
-                    move |_: &mut Context<EndpointActor>| EndpointActor::new(endpoint, incarnation, env, supervisor);
+                let tray = Arc::<Tray>::default();
+                let its = tray.clone();
+                let build = move |_: &mut Context<EndpointActor>| {
+                    EndpointActor::new(endpoint, incarnation, env, supervisor, its)
+                };
                 let addr = match self.arbiters.len() {
                     0 => EndpointActor::create(build),
                     count => {
@@ -92,7 +104,7 @@ impl Supervisor {
                         EndpointActor::start_in_arbiter(&arbiter.handle(), build)
                     }
                 };
-                Some(vacant.insert(Known { addr, incarnation, sent: 0, owes_a_look: false }))
+                Some(vacant.insert(Known { addr, incarnation, tray, sent: 0 }))
             }
         }
     }
@@ -160,11 +172,7 @@ impl Handler<Hints> for Supervisor {
         let me = ctx.address();
         for hint in hints {
             let Some(known) = self.actor(hint.endpoint, &me) else { continue };
-            let more = std::mem::take(&mut known.owes_a_look);
-            match known.addr.try_send(Hinted { hint, more }) {
-                Ok(()) => known.sent += 1,
-                Err(_) => known.owes_a_look = true,
-            }
+            known.has_put(known.tray.put(hint));
         }
     }
 }
@@ -176,9 +184,7 @@ impl Handler<Swept> for Supervisor {
         let me = ctx.address();
         for needed in needed {
             let Some(known) = self.actor(needed.endpoint, &me) else { continue };
-            if known.addr.try_send(Poke(needed.newest)).is_ok() {
-                known.sent += 1;
-            }
+            known.has_put(known.tray.poke(needed.newest));
         }
         self.sweeping &= !last;
     }
@@ -210,10 +216,6 @@ impl Handler<AskLeave> for Supervisor {
     fn handle(&mut self, AskLeave { endpoint, incarnation, heard }: AskLeave, _: &mut Context<Self>) {
         let known = self.actors.get_mut(&endpoint).filter(|known| known.incarnation == incarnation);
         let Some(known) = known else { return };
-        if std::mem::take(&mut known.owes_a_look) {
-            known.sent += 1;
-            tell_actor(&known.addr, Refresh);
-        }
         let yes = known.sent == heard;
         tell_actor(&known.addr, LetGo(yes));
         if yes {

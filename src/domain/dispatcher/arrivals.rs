@@ -1,7 +1,7 @@
 //! What the dispatcher hears of its rows: hints, pokes, reads. The rows are the truth; all else may be lost (the
 //! database is the queue).
 
-use super::super::delivery::Waiting;
+use super::super::delivery::{Place, Waiting};
 use super::super::ids::DeliveryNo;
 use super::super::time::Timestamp;
 use super::{Dispatcher, Loaded, Loading};
@@ -11,9 +11,7 @@ impl Dispatcher {
     /// them); a gap before them means that a hint was lost, and only reading helps.
     pub fn hint(&mut self, after: DeliveryNo, deliveries: Vec<Waiting>) {
         let known = self.seen_through.max(self.read_through);
-        if after > known {
-            self.stale = true;
-        }
+        self.stale |= after > known;
         for delivery in deliveries {
             if delivery.no > known {
                 self.seen_through = self.seen_through.max(delivery.no);
@@ -25,6 +23,19 @@ impl Dispatcher {
         }
         let known = self.seen_through.max(self.read_through);
         self.unhinted.retain(|no| *no > known);
+    }
+
+    /// Of deliveries after `after`, up to `last`, no more is known: all stand behind [`full_at`](Self::full_at), so none would
+    /// be held.
+    pub fn passed(&mut self, after: DeliveryNo, last: DeliveryNo) {
+        self.hint(after, Vec::new());
+        self.seen_through = self.seen_through.max(last);
+    }
+
+    /// The place behind which new deliveries are not held but left to the next read; `None` while every one may matter.
+    pub fn full_at(&self) -> Option<Place> {
+        // What comes in during a read is kept apart for what it brings.
+        self.first.known_to().filter(|_| self.loading.is_none() && self.unhinted.is_empty())
     }
 
     /// The row says that this actor is needed about now. Its newest delivery comes with that: if it was never heard of

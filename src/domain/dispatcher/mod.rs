@@ -14,13 +14,13 @@
 mod arrivals;
 #[cfg(test)]
 mod memory;
+#[cfg(test)]
+mod patience;
 mod people;
 #[cfg(test)]
 mod races;
 mod record;
 mod select;
-#[cfg(test)]
-mod tests;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;

@@ -61,6 +61,18 @@ impl Dispatcher {
         self.in_flight.len() < slots && self.next_start(now).is_some_and(|at| at <= now)
     }
 
+    /// No delivery that comes in now could start before this dispatcher is pumped for another reason: an attempt's end or a
+    /// read, or its [`wake_at`](Self::wake_at), which is passed in.
+    pub fn is_patient(&self, wake_at: Option<Timestamp>) -> bool {
+        if !self.in_flight.is_empty() && self.in_flight.len() >= self.allowance.slots(self.endpoint.max_in_flight) {
+            return true;
+        }
+        match self.health.circuit {
+            Circuit::Open { opened_at, retry_at } => self.probes(opened_at) || wake_at.is_some_and(|at| at <= retry_at),
+            Circuit::Closed => false,
+        }
+    }
+
     /// [`next_start`](Self::next_start) for whoever knows nothing of faults of ours.
     pub(super) fn next_due(&self) -> Option<Timestamp> {
         if !self.endpoint.is_enabled() || self.endpoint.paused || self.gone {
@@ -133,9 +145,14 @@ impl Dispatcher {
         if first_turn { first.or(second) } else { second.or(first) }
     }
 
+    /// The outage that began then has its probe on the wire.
+    fn probes(&self, opened_at: Timestamp) -> bool {
+        self.in_flight.values().any(|start| start.probe_of == Some(opened_at))
+    }
+
     /// The one attempt that an open circuit lets through, if it is time and none is on the wire (S17).
     fn probe(&mut self, now: Timestamp, opened_at: Timestamp, retry_at: Timestamp, room: Room) -> Option<Effect> {
-        if self.in_flight.values().any(|start| start.probe_of == Some(opened_at)) {
+        if self.probes(opened_at) {
             return None;
         }
         let head = self.second.first();

@@ -9,7 +9,7 @@ use super::super::messages::*;
 use super::{Brain, EndpointActor};
 use crate::domain::dispatcher::OnTheWire;
 
-/// Handlers that tell the dispatcher something and take a turn.
+/// Handlers that look into the tray, tell the dispatcher something and take a turn.
 macro_rules! hears {
     ($($message:ident $(as $from:ident)? => |$self:ident, $ctx:ident, $pattern:pat_param| $body:block)+) => {
         $(impl Handler<$message> for EndpointActor {
@@ -18,6 +18,7 @@ macro_rules! hears {
             fn handle(&mut self, message: $message, ctx: &mut Context<Self>) {
                 let ($self, $ctx, $pattern) = (self, ctx, message);
                 $($self.$from += 1;)?
+                $self.look_into_tray();
                 $body
                 $self.turn($ctx);
             }
@@ -30,6 +31,7 @@ impl Handler<Turn> for EndpointActor {
 
     fn handle(&mut self, _: Turn, ctx: &mut Context<Self>) {
         self.queued_at_gate = false;
+        self.look_into_tray();
         self.turn(ctx);
         // It may have had no use for the room.
         self.env.gate.offer();
@@ -41,20 +43,7 @@ hears! {
         actor.slow += 1;
     }
 
-    Hinted as heard => |actor, _ctx, Hinted { hint, more }| {
-        if let Some(dispatcher) = actor.dispatcher() {
-            if more {
-                dispatcher.refresh();
-            }
-            dispatcher.hint(hint.after, hint.deliveries);
-        }
-    }
-
-    Poke as heard => |actor, _ctx, Poke(newest)| {
-        if let Some(dispatcher) = actor.dispatcher() {
-            dispatcher.poke(newest);
-        }
-    }
+    LookIntoTray => |_actor, _ctx, _| {}
 
     Refresh as heard => |actor, _ctx, _| {
         if let Some(dispatcher) = actor.dispatcher() {

@@ -6,6 +6,7 @@
 //!                    └ panic: its attempts are aborted, the supervisor builds a new one from the rows
 //! ```
 
+mod between;
 mod handlers;
 
 use std::cell::Cell;
@@ -21,6 +22,7 @@ use super::making::{self, Making, Order};
 use super::messages::*;
 use super::outbox::Outbox;
 use super::supervisor::Supervisor;
+use super::tray::Tray;
 use super::{Env, operators, story};
 use crate::domain::content::Content;
 use crate::domain::dispatcher::{Dispatcher, Effect, Limits, Reloaded, Room, Start};
@@ -34,10 +36,6 @@ use crate::store::load::LoadWindow;
 use crate::store::record::Recorded;
 use crate::transport::Transport;
 
-/// An actor without work stays so long before it asks to go: real time.
-const LINGER: Span = Span::from_secs(15);
-/// It goes only if its next work is further away: the sweeper looks ahead less far.
-const FAR: Span = Span::from_secs(60);
 /// Judged attempts that may wait for their commit.
 const UNRECORDED: usize = 256;
 
@@ -57,7 +55,9 @@ pub struct EndpointActor {
     /// Since when there has been nothing to do.
     idle_since: Option<Timestamp>,
     asked_to_leave: bool,
-    /// Messages heard from the supervisor.
+    /// Where its hints lie.
+    tray: Arc<Tray>,
+    /// Messages and hints heard from the supervisor.
     heard: u64,
     draining: Option<tokio::sync::oneshot::Sender<()>>,
     drained: bool,
@@ -103,7 +103,13 @@ impl Drop for Obituary {
 
 impl EndpointActor {
     /// An actor for `endpoint`; made on the thread that it lives on.
-    pub fn new(endpoint: EndpointNo, incarnation: u64, env: Arc<Env>, supervisor: Addr<Supervisor>) -> EndpointActor {
+    pub fn new(
+        endpoint: EndpointNo,
+        incarnation: u64,
+        env: Arc<Env>,
+        supervisor: Addr<Supervisor>,
+        tray: Arc<Tray>,
+    ) -> EndpointActor {
         EndpointActor {
             endpoint,
             transport: Rc::from(env.transports.open()),
@@ -116,6 +122,7 @@ impl EndpointActor {
             slow: 0,
             idle_since: None,
             asked_to_leave: false,
+            tray,
             heard: 0,
             draining: None,
             drained: false,
@@ -236,61 +243,6 @@ impl EndpointActor {
         self.making.insert(no, making::make(&self.env, &self.transport, order, pass, me));
     }
 
-    /// After a turn: the timer, the gate, the drain, the wish to leave.
-    fn settle(&mut self, now: Timestamp, ctx: &mut Context<Self>) {
-        let Brain::Awake { dispatcher, .. } = &mut self.brain else { return };
-        self.unrecorded.set(dispatcher.unrecorded());
-        let full = self.env.gate.room(self.slow > 0) == 0;
-        if dispatcher.is_drained()
-            && let Some(back) = self.draining.take()
-        {
-            self.drained = true;
-            let _ = back.send(());
-        }
-        let due = dispatcher.next_start(now);
-        let waits = full && !self.drained && self.draining.is_none() && dispatcher.would_start(now);
-        if waits && !std::mem::replace(&mut self.queued_at_gate, true) {
-            self.env.gate.wait(ctx.address().recipient(), self.slow > 0);
-        }
-        let far = |at: Timestamp| at > now + self.env.clock.engine_span(FAR);
-        let rests = dispatcher.is_idle() && due.is_none_or(far) || dispatcher.is_gone();
-        let leave_at = if rests {
-            let since = *self.idle_since.get_or_insert(now);
-            Some(since + self.env.clock.engine_span(LINGER))
-        } else {
-            self.idle_since = None;
-            None
-        };
-        if leave_at.is_some_and(|at| at <= now) && !self.asked_to_leave {
-            self.asked_to_leave = true;
-            let message =
-                AskLeave { endpoint: self.endpoint, incarnation: self.obituary.incarnation, heard: self.heard };
-            tell_actor(&self.supervisor, message);
-        }
-        let wake_at = dispatcher.wake_at(now).into_iter().chain(leave_at.filter(|&at| at > now)).min();
-        self.arm(wake_at, ctx);
-    }
-
-    /// The one timer. Re-armed only when its instant changes.
-    fn arm(&mut self, wake_at: Option<Timestamp>, ctx: &mut Context<Self>) {
-        if self.timer.as_ref().map(|timer| timer.0) == wake_at {
-            return;
-        }
-        if let Some((_, handle)) = self.timer.take() {
-            ctx.cancel_future(handle);
-        }
-        if let Some(at) = wake_at {
-            // A sleep of years is a sleep of a day, looked at again.
-            let sleep = self.env.clock.real_until(at).min(Duration::from_secs(86_400));
-            #[allow(clippy::disallowed_methods)] // the one re-arm
-            let handle = ctx.run_later(sleep, |actor, ctx| {
-                actor.timer = None;
-                actor.turn(ctx);
-            });
-            self.timer = Some((at, handle));
-        }
-    }
-
     fn ended(&mut self, message: AttemptEnded) {
         self.making.remove(&message.delivery);
         let AttemptEnded { delivery, attempt, wall_secs, slow } = message;
@@ -391,8 +343,6 @@ impl Actor for EndpointActor {
     type Context = Context<Self>;
 
     fn started(&mut self, ctx: &mut Self::Context) {
-        // Hints beyond this are refused, and the supervisor remembers that it owes us a look at the rows.
-        ctx.set_mailbox_capacity(64);
         self.read_endpoint(Vec::new(), ctx);
     }
 }

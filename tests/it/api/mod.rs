@@ -7,6 +7,7 @@ mod endpoints;
 mod events;
 mod idempotency;
 mod lifecycle;
+mod odd;
 mod paging;
 mod routes;
 mod wire;

@@ -1,11 +1,11 @@
 //! The composition root: what is started in which order, and how it all stops.
 //!
-//! Start: lock, migrations, clock, store, engine, background work, API. Stop, by conversation: the API answers 503, no
+//! Start: lock, address, migrations, clock, store, engine, background work, API. Stop, by conversation: the API answers 503, no
 //! attempt starts, answers that come before the deadline are recorded, the store finishes what is queued.
 
 use std::fs;
 use std::io::{self, Write};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -50,34 +50,31 @@ pub struct App {
     pub address: SocketAddr,
     pub store: Store,
     pub engine: Engine,
-    /// Printed once if it was generated at this start.
+    /// If it was generated at this start; it is printed then.
     pub generated_key: Option<String>,
     config: Config,
     server: ServerHandle,
     serving: actix_web::rt::task::JoinHandle<io::Result<()>>,
     writer: WriterThread,
     stop: watch::Sender<bool>,
-    runtime: tokio::runtime::Runtime,
+    _threads: StoreThreads,
     _lock: Lock,
 }
 
 impl App {
     /// Starts everything; when it returns the API answers.
-    pub async fn start(config: Config) -> Result<App, StartError> {
+    pub async fn start(mut config: Config) -> Result<App, StartError> {
         let descriptors = raise_descriptor_limit();
+        // One database has one lock, by whatever name it is called.
+        config.database = sqlite::resolved(&config.database)?;
         let lock = Lock::take(&config.database)?;
+        // Whatever may fail for reasons that people will put right comes before anything is made.
+        let listener =
+            TcpListener::bind(config.listen).map_err(io_error(format!("cannot listen on {}", config.listen)))?;
         let vault = Vault::new(encryption_key(&config)?);
         let opened = sqlite::open(&config.database.to_string_lossy())?;
-        let is_new = opened.is_new;
         let clock = Clock::resume(opened.anchor, opened.last_stamp, config.time_scale);
-        // The store has threads of its own: a query must not hold up an actor, nor the other way round.
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .max_blocking_threads(config::READERS + 2)
-            .thread_name("store-reader")
-            .enable_time()
-            .build()
-            .map_err(io_error("the store's threads did not start"))?;
+        let threads = StoreThreads::start()?;
         let door = HintDoor::default();
         let options = Options {
             readers: config::READERS,
@@ -86,8 +83,7 @@ impl App {
         };
         let sink = Arc::new(door.clone());
         let (store, writer) =
-            Store::start(&config.database, opened, clock.clone(), vault, sink, options, runtime.handle().clone())?;
-        let generated_key = api::auth::first_key(&store, config.operator_key.is_some(), is_new).await?;
+            Store::start(&config.database, opened, clock.clone(), vault, sink, options, threads.handle())?;
         let transports = AwcFactory::new(TransportOptions {
             policy: config.targets.clone(),
             extra_roots: Vec::new(),
@@ -104,8 +100,12 @@ impl App {
         let engine = Engine::start(queue, Arc::new(transports), clock.clone(), &door, settings);
         let (stop, stopped) = watch::channel(false);
         actix_web::rt::spawn(retention::run(store.clone(), engine.clone(), stopped));
+        let generated_key = match config.operator_key.is_some() || api::auth::has_operator(&store).await? {
+            true => None,
+            false => Some(first_key(&store).await?),
+        };
         let api = Api::new(store.clone(), engine.clone(), &config).await?;
-        let (address, server) = api::serve(api, config.listen, config.workers)
+        let (address, server) = api::serve(api, listener, config.workers)
             .map_err(io_error(format!("cannot listen on {}", config.listen)))?;
         let handle = server.handle();
         let serving = actix_web::rt::spawn(server);
@@ -119,7 +119,7 @@ impl App {
             serving,
             writer,
             stop,
-            runtime,
+            _threads: threads,
             _lock: lock,
         })
     }
@@ -144,21 +144,55 @@ impl App {
         let _ = self.serving.await;
         self.store.close();
         self.writer.join();
-        self.runtime.shutdown_background();
     }
+}
+
+/// The store's own threads: a query must not hold up an actor, nor the other way round.
+struct StoreThreads(Option<tokio::runtime::Runtime>);
+
+impl StoreThreads {
+    fn start() -> Result<StoreThreads, StartError> {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .max_blocking_threads(config::READERS + 2)
+            .thread_name("store-reader")
+            .enable_time()
+            .build();
+        runtime.map(|runtime| StoreThreads(Some(runtime))).map_err(io_error("the store's threads did not start"))
+    }
+
+    fn handle(&self) -> tokio::runtime::Handle {
+        self.0.as_ref().map(|runtime| runtime.handle().clone()).unwrap_or_else(tokio::runtime::Handle::current)
+    }
+}
+
+impl Drop for StoreThreads {
+    /// A runtime dropped where others must not wait (a start that fails is such a place) would panic.
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// Makes the operator's key and shows it. It is kept after that: nobody could get in with one that was lost between.
+async fn first_key(store: &Store) -> Result<String, StartError> {
+    let key = api::auth::new_key(store.clock());
+    writeln!(io::stderr(), "Your operator key, shown only this once:\n\n    {key}\n")
+        .map_err(io_error("the operator key could not be shown"))?;
+    api::auth::keep_operator(store, &key).await?;
+    Ok(key)
 }
 
 /// Serves until a signal comes. The banner says where, and how to get in.
 pub async fn serve(config: Config) -> Result<(), StartError> {
     let app = App::start(config).await?;
-    if let Some(key) = &app.generated_key {
-        eprintln!("Your operator key, shown only this once:\n\n    {key}\n");
-    }
     let scale = app.store.clock().scale();
     let rehearsal = if scale == 1.0 { String::new() } else { format!(" (REHEARSAL: time runs {scale} times faster)") };
     log::info!("posthaste {} listens on http://{}{rehearsal}", env!("CARGO_PKG_VERSION"), app.address);
-    println!("listening on http://{}{rehearsal}", app.address);
-    let _ = io::stdout().flush();
+    // Nobody may be there to read it.
+    let mut out = io::stdout();
+    let _ = writeln!(out, "listening on http://{}{rehearsal}", app.address).and_then(|()| out.flush());
     signalled().await;
     app.stop().await;
     Ok(())
@@ -201,12 +235,24 @@ fn encryption_key(config: &Config) -> Result<[u8; 32], StartError> {
     }
 }
 
+/// Makes the key's file. It is there whole or not at all: an empty one would keep every later start from its secrets.
 fn make_key(path: &Path) -> Result<[u8; 32], StartError> {
     let key: [u8; 32] = crate::clock::system_random();
     let text: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
+    let unfinished = sqlite::beside(path, "new");
     let named = || path.display().to_string();
-    let mut options = fs::OpenOptions::new();
-    let mut file = options.write(true).create_new(true).mode(0o600).open(path).map_err(io_error(named()))?;
-    file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(io_error(named()))?;
+    let write = || {
+        // Under the database's lock nobody else is here: what lies there is of a start that was cut off.
+        let mut options = fs::OpenOptions::new();
+        let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&unfinished)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&unfinished, path)?;
+        match path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+            Some(parent) => fs::File::open(parent)?.sync_all(),
+            None => Ok(()),
+        }
+    };
+    write().map_err(io_error(named()))?;
     Ok(key)
 }

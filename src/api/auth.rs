@@ -15,6 +15,7 @@ use subtle::ConstantTimeEq;
 
 use super::Api;
 use super::problem::{Code, Problem};
+use crate::clock::Clock;
 use crate::domain::ids::{TenantNo, unique_id};
 use crate::domain::words::words;
 use crate::store::change::KeepKey;
@@ -183,29 +184,37 @@ fn hash(key: &str) -> [u8; 32] {
     Sha256::digest(key.as_bytes()).into()
 }
 
-/// Gives a new store its operator key, unless the settings hold one. Returns the key's text, this once; only its hash is
-/// kept.
+/// Whether the store holds an operator's key.
+///
+/// # Errors
+/// If the keys cannot be read.
+pub async fn has_operator(store: &Store) -> Result<bool, StoreError> {
+    let keys = store.ask(LoadKeys).await?;
+    Ok(keys.iter().any(|key| Role::parse(&key.role) == Some(Role::Operator)))
+}
+
+/// The text of a new key. Whoever shows it does so before it is kept: a key that nobody saw would lock everybody out.
+pub fn new_key(clock: &Clock) -> String {
+    let digits: String = clock.random_key().iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("ph_{digits}")
+}
+
+/// Keeps a new operator's key, as its hash.
 ///
 /// # Errors
 /// If it could not be stored.
-pub async fn first_key(store: &Store, has_operator: bool, is_new: bool) -> Result<Option<String>, StoreError> {
-    if has_operator || !is_new {
-        return Ok(None);
-    }
+pub async fn keep_operator(store: &Store, key: &str) -> Result<(), StoreError> {
     let clock = store.clock();
-    let digits: String = clock.random_key().iter().map(|byte| format!("{byte:02x}")).collect();
-    let key = format!("ph_{digits}");
     let now = clock.now();
     let kept = KeepKey {
         id: unique_id("key_", now, clock.random_bits()),
         tenant: None,
         role: Role::Operator.as_str(),
         name: "generated at the first start".into(),
-        hash: hash(&key).to_vec(),
+        hash: hash(key).to_vec(),
         now,
     };
-    store.write(kept).await?;
-    Ok(Some(key))
+    store.write(kept).await
 }
 
 #[cfg(test)]

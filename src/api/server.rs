@@ -59,12 +59,11 @@ async fn finish(
     Ok(answer)
 }
 
-/// Binds and serves; the server runs when it is polled. Returns the address it listens on.
+/// Serves; the server runs when it is polled. Returns the address it listens on.
 ///
 /// # Errors
 /// If the address cannot be listened on.
-pub fn serve(api: Api, listen: SocketAddr, workers: usize) -> io::Result<(SocketAddr, Server)> {
-    let listener = TcpListener::bind(listen)?;
+pub fn serve(api: Api, listener: TcpListener, workers: usize) -> io::Result<(SocketAddr, Server)> {
     let address = listener.local_addr()?;
     let api = Data::new(api);
     let server = HttpServer::new(move || app(api.clone()))

@@ -66,7 +66,8 @@ fn usage(sentence: impl Into<String>) -> Failure {
 pub fn run() -> ExitCode {
     let arguments = Arguments::parse();
     let level = match arguments.command {
-        Command::Serve(_) => "info,actix_server=warn",
+        // What callers send that is no HTTP is answered 400 and is no news of ours.
+        Command::Serve(_) => "info,actix_server=warn,actix_http=off",
         // The demo tells its story itself.
         Command::Demo(_) => "error",
         _ => "warn",

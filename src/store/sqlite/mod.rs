@@ -11,7 +11,7 @@ mod room;
 mod writer;
 
 pub use checkpoint::Checkpointer;
-pub use open::{Lock, OpenError, Opened, begin, beside, open};
+pub use open::{Lock, OpenError, Opened, begin, beside, open, resolved};
 pub use queue::WriterHandle;
 pub use readers::Readers;
 pub use room::Room;

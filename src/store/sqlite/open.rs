@@ -33,6 +33,20 @@ pub enum OpenError {
     Store(#[from] StoreError),
 }
 
+/// Where the database really lies: whoever opens it through a link gets the lock, key and log of the same file.
+///
+/// # Errors
+/// If its folder is not there, or the path is a link to nothing.
+pub fn resolved(database: &Path) -> Result<PathBuf, OpenError> {
+    let io = |error| OpenError::Io { path: database.to_owned(), error };
+    if database.symlink_metadata().is_ok() {
+        return database.canonicalize().map_err(io);
+    }
+    let folder = database.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let name = database.file_name().ok_or_else(|| io(io::ErrorKind::InvalidFilename.into()))?;
+    Ok(folder.canonicalize().map_err(io)?.join(name))
+}
+
 /// The advisory lock beside the database; held as long as the process lives.
 #[derive(Debug)]
 pub struct Lock {

@@ -1,6 +1,6 @@
 //! What survives the end of a process, and how a process ends (S10, S13, S25; the lock; the schema).
 
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -117,6 +117,49 @@ fn a_second_process_on_the_same_file_names_the_lock() {
     let said = String::from_utf8_lossy(&second.stderr);
     assert!(said.contains("posthaste.db.lock") && said.contains("another posthaste process"), "{said}");
     server.get("/events");
+}
+
+/// `posthaste serve` with nothing said to it yet.
+fn program(server: &Server) -> Command {
+    let mut command = Command::new(server.command().get_program());
+    command.arg("serve").env_remove("POSTHASTE_OPERATOR_KEY").stdin(Stdio::null());
+    command
+}
+
+/// Two names of one file are one database.
+#[test]
+fn a_second_process_that_comes_through_a_link_meets_the_same_lock() {
+    let _machine = beside_others();
+    let server = Server::start(Options::default());
+    let link = server.database().with_file_name("other.db");
+    std::os::unix::fs::symlink(server.database(), &link).expect("a link");
+    let second = program(&server)
+        .args(["--listen", "127.0.0.1:0", "--encryption-key", &"11".repeat(32)])
+        .args(["--database-url", &format!("sqlite:{}", link.display())])
+        .output()
+        .expect("it runs");
+    let said = String::from_utf8_lossy(&second.stderr);
+    assert!(!second.status.success() && said.contains("another posthaste process"), "{said}");
+    server.get("/events");
+}
+
+/// Nobody has seen a key then, so the next start makes one.
+#[test]
+fn a_start_that_fails_says_why_and_makes_no_key_that_nobody_sees() {
+    let _machine = beside_others();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = taken.local_addr().expect("its address").to_string();
+    let mut server = Server::stopped(Options::default());
+    let failed = program(&server)
+        .args(["--listen", &address, "--database-url", &format!("sqlite:{}", server.database().display())])
+        .output()
+        .expect("it runs");
+    let said = String::from_utf8_lossy(&failed.stderr);
+    assert_eq!(failed.status.code(), Some(1), "{said}");
+    assert!(said.contains(&address) && !said.contains("panicked") && !said.contains("operator key"), "{said}");
+    server.without_key().restart();
+    let key = server.log().lines().find_map(|line| line.trim().strip_prefix("ph_").map(|key| format!("ph_{key}")));
+    assert!(key.is_some(), "{}", server.log());
 }
 
 #[test]

@@ -87,6 +87,8 @@ impl Options {
 pub struct Server {
     directory: TempDir,
     options: Options,
+    /// It is started with the operator's key [`KEY`].
+    keyed: bool,
     process: Option<Child>,
     address: Option<SocketAddr>,
     client: Mutex<Option<Client>>,
@@ -103,12 +105,18 @@ impl Server {
     /// One that is not running yet.
     pub fn stopped(options: Options) -> Server {
         let directory = tempfile::tempdir().expect("a directory");
-        Server { directory, options, process: None, address: None, client: Mutex::default() }
+        Server { directory, options, keyed: true, process: None, address: None, client: Mutex::default() }
     }
 
     /// The same at another time scale, from the next start on.
     pub fn rescaled(mut self, scale: f64) -> Server {
         self.options.scale = scale;
+        self
+    }
+
+    /// The same without an operator's key in its environment, from the next start on.
+    pub fn without_key(&mut self) -> &mut Server {
+        self.keyed = false;
         self
     }
 
@@ -124,8 +132,10 @@ impl Server {
             .args(["--database-url", &format!("sqlite:{}", self.database().display())])
             .args(["--time-scale", &self.options.scale.to_string()])
             .args(&self.options.arguments)
-            .env("POSTHASTE_OPERATOR_KEY", KEY)
             .stdin(Stdio::null());
+        if self.keyed {
+            command.env("POSTHASTE_OPERATOR_KEY", KEY);
+        }
         command
     }
 

@@ -13,8 +13,10 @@ use crate::domain::headers::HeaderPrefix;
 use crate::domain::target::AddressPolicy;
 use crate::domain::time::Span;
 
-/// Bodies of events that actors may hold in memory.
-pub const BODY_BUDGET_BYTES: usize = 256 * 1024 * 1024;
+/// Bodies of events that actors may hold in memory while they wait.
+pub const WAITING_BODIES_BYTES: usize = 128 * 1024 * 1024;
+/// Bodies of events that are read for attempts about to begin, and held until those are over.
+pub const READ_BODIES_BYTES: usize = 128 * 1024 * 1024;
 /// Bytes of new events that may queue for the database's writer, and as many of everything else; what comes beyond it gets
 /// 503, and results are offered again.
 pub const WRITE_QUEUE_BYTES: usize = 64 * 1024 * 1024;
@@ -22,6 +24,11 @@ pub const WRITE_QUEUE_BYTES: usize = 64 * 1024 * 1024;
 /// thread whose endpoints' attempts all time out at the same moment does not hold up the endpoints of the others
 /// (measured: `docs/performance.md`).
 pub const ARBITERS_PER_WORKER: usize = 4;
+
+/// File descriptors without which nothing is started: files, threads and a few connections of each kind.
+pub const MIN_DESCRIPTORS: usize = 256;
+/// An engine's clock that is further ahead of the wall clock at a start is told of.
+pub const CLOCK_AHEAD: Span = Span::MINUTE;
 
 /// Deliveries that an endpoint's actor holds in memory of each of its two lines.
 pub const WINDOW: usize = 512;
@@ -119,12 +126,20 @@ fn wrong(name: &str, message: impl Into<String>) -> ConfigError {
     ConfigError { name: name.into(), message: message.into() }
 }
 
+fn in_words(text: &str, error: &toml::de::Error) -> String {
+    let line =
+        error.span().map(|span| text.as_bytes().iter().take(span.start).filter(|&&byte| byte == b'\n').count() + 1);
+    let line = line.map_or(String::new(), |line| format!("line {line}: "));
+    format!("{line}{}", error.message())
+}
+
 impl Given {
     /// Reads a configuration file (TOML, the names of the flags with `_`).
     pub fn from_file(path: &Path) -> Result<Given, ConfigError> {
         let name = path.display().to_string();
         let text = std::fs::read_to_string(path).map_err(|error| wrong(&name, error.to_string()))?;
-        toml::from_str(&text).map_err(|error| wrong(&name, error.to_string()))
+        // Without the line that is wrong: there may be a secret in it.
+        toml::from_str(&text).map_err(|error| wrong(&name, in_words(&text, &error)))
     }
 
     /// What is not given here is taken from `fallback`.

@@ -27,8 +27,13 @@ impl Content {
 
     /// The same, charged to `budget`; `None` if it does not fit.
     pub fn within(mut self, budget: &ByteBudget) -> Option<Content> {
-        self.ticket = Some(budget.take(self.body.len() + CONTENT_OVERHEAD)?);
+        self.ticket = Some(budget.take(self.size())?);
         Some(self)
+    }
+
+    /// What it is charged for.
+    pub fn size(&self) -> usize {
+        self.body.len() + CONTENT_OVERHEAD
     }
 }
 

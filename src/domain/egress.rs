@@ -6,7 +6,7 @@
 
 use std::collections::{HashSet, VecDeque};
 
-use super::attempt::{Finding, Report};
+use super::attempt::{ErrorKind, Finding, Report};
 use super::target::{Host, TargetUrl};
 use super::time::Span;
 
@@ -41,7 +41,9 @@ pub struct WayOut {
 impl Egress {
     /// Takes an attempt to `url` into account that ended at `now`: real time since the process started.
     pub fn after(&mut self, url: &str, report: &Report, now: Span) -> WayOut {
-        if !matches!(report.finding, Finding::Failed { .. }) {
+        // An address that is not called says nothing about the way out, and anybody can give one out for any name.
+        let went_out = |kind| kind != ErrorKind::BlockedAddress;
+        if !matches!(report.finding, Finding::Failed { kind, .. } if went_out(kind)) {
             if report.finding.status().is_some() {
                 *self = Egress::default();
             }
@@ -75,7 +77,7 @@ fn host_of(url: &str) -> Host {
 
 #[cfg(test)]
 mod tests {
-    use super::super::attempt::{Answer, ErrorKind, Timing};
+    use super::super::attempt::{Answer, Timing};
     use super::*;
 
     fn report(answered: bool) -> Report {
@@ -137,6 +139,17 @@ mod tests {
             let mut egress = Egress::default();
             let blocked = (0..40).any(|index| egress.after(urls[index % 5], &report(false), Span::ZERO).blocked);
             assert_eq!(blocked, hosts >= EGRESS_HOSTS, "{urls:?}");
+        }
+    }
+
+    #[test]
+    fn s06_addresses_that_are_not_called_are_no_sign_of_an_outage() {
+        let mut egress = Egress::default();
+        let mut blocked = report(false);
+        blocked.finding = Finding::Failed { kind: ErrorKind::BlockedAddress, error: "" };
+        for index in 0..4 * EGRESS_ATTEMPTS {
+            let way = egress.after(&format!("https://host{index}.test/"), &blocked, Span::from_secs(1));
+            assert_eq!(way, WayOut { blocked: false, tell: None });
         }
     }
 }

@@ -11,11 +11,12 @@ use super::endpoint::EndpointActor;
 use super::gate::Pass;
 use super::messages::{AttemptEnded, BecameSlow, tell_actor};
 use super::{Env, Ping};
-use crate::domain::attempt::{Attempt, Trigger};
+use crate::domain::attempt::{Attempt, Finding, Report, Timing, Trigger};
 use crate::domain::content::Content;
 use crate::domain::delivery::Waiting;
 use crate::domain::envelope::{self, Addressed};
-use crate::domain::time::Span;
+use crate::domain::ids::{DeliveryNo, delivery_id};
+use crate::domain::time::{Span, Timestamp};
 use crate::store::endpoint_record::EndpointRecord;
 use crate::transport::{Request, Transport};
 
@@ -52,27 +53,85 @@ pub fn make(
     mut pass: Pass,
     back: Addr<EndpointActor>,
 ) -> Making {
-    let (env, transport) = (env.clone(), transport.clone());
-    let started_at = env.clock.now();
+    let transport = transport.clone();
+    let mut end = End {
+        env: env.clone(),
+        back,
+        delivery: order.delivery.no,
+        created_at: order.delivery.created_at,
+        trigger: order.trigger,
+        url: order.record.url.clone(),
+        started_at: env.clock.now(),
+        slow: false,
+        told: false,
+    };
     Making(tokio::task::spawn_local(async move {
-        let (delivery, trigger) = (order.delivery.no, order.trigger);
-        let url = order.record.url.clone();
         let (body, timeout) = (order.content.body.clone(), order.timeout);
-        let headers = sign(&env, order).await;
-        let mut sending = transport.send(Request { url: url.clone(), headers, body, timeout });
-        let (report, slow) = match tokio::time::timeout(SLOW_AFTER, &mut sending).await {
-            Ok(report) => (report, false),
-            Err(_) => {
-                pass.is_slow();
-                tell_actor(&back, BecameSlow);
-                (sending.await, true)
+        let report = match sign(&end.env, order).await {
+            None => local("the request could not be signed"),
+            Some(headers) => {
+                let mut sending = transport.send(Request { url: end.url.clone(), headers, body, timeout });
+                match tokio::time::timeout(SLOW_AFTER, &mut sending).await {
+                    Ok(report) => report,
+                    Err(_) => {
+                        pass.is_slow();
+                        end.is_slow();
+                        sending.await
+                    }
+                }
             }
         };
         drop(pass);
-        let attempt = Attempt { trigger, started_at, ended_at: env.clock.now(), url, report };
-        let wall_secs = env.clock.wall().as_secs();
-        tell_actor(&back, AttemptEnded { delivery, attempt, wall_secs, slow });
+        end.tell(report);
     }))
+}
+
+/// Sees to it that the actor hears of an attempt's end.
+struct End {
+    env: Arc<Env>,
+    back: Addr<EndpointActor>,
+    delivery: DeliveryNo,
+    /// The delivery was; its id is made of it.
+    created_at: Timestamp,
+    trigger: Trigger,
+    url: Arc<str>,
+    started_at: Timestamp,
+    slow: bool,
+    told: bool,
+}
+
+impl End {
+    fn is_slow(&mut self) {
+        self.slow = true;
+        tell_actor(&self.back, BecameSlow);
+    }
+
+    fn tell(&mut self, report: Report) {
+        self.told = true;
+        if let Finding::Local { reason } = report.finding {
+            let id = delivery_id(self.delivery, self.created_at);
+            log::warn!("an attempt for {id} did not count and is made again: {reason}");
+        }
+        let (trigger, url, started_at) = (self.trigger, self.url.clone(), self.started_at);
+        let attempt = Attempt { trigger, started_at, ended_at: self.env.clock.now(), url, report };
+        let (delivery, wall_secs, slow) = (self.delivery, self.env.clock.wall().as_secs(), self.slow);
+        tell_actor(&self.back, AttemptEnded { delivery, attempt, wall_secs, slow });
+    }
+}
+
+impl Drop for End {
+    /// A panic on the way would otherwise be heard by nobody, and the delivery be on the wire for ever. (An attempt that is
+    /// aborted has no actor any more.)
+    fn drop(&mut self) {
+        if !self.told && std::thread::panicking() {
+            self.tell(local("the attempt panicked"));
+        }
+    }
+}
+
+/// The fault is ours (S6).
+fn local(reason: &'static str) -> Report {
+    Report { finding: Finding::Local { reason }, timing: Timing::default(), remote_addr: None, took: Span::ZERO }
 }
 
 /// The request of a test ping: like an attempt's, for no delivery.
@@ -86,8 +145,8 @@ pub fn ping_request(env: &Env, ping: &Ping) -> Request {
     Request { url: record.url.clone(), headers, body: ping.content.body.clone(), timeout }
 }
 
-/// The attempt's headers, signed now (S23).
-async fn sign(env: &Env, order: Order) -> Vec<(String, String)> {
+/// The attempt's headers, signed now (S23); `None` if that panicked.
+async fn sign(env: &Env, order: Order) -> Option<Vec<(String, String)>> {
     let (now, wall_secs) = (env.clock.now(), env.clock.wall().as_secs());
     let installation = env.header_prefix.clone();
     let large = order.content.body.len() > SIGN_HERE;
@@ -100,8 +159,7 @@ async fn sign(env: &Env, order: Order) -> Vec<(String, String)> {
         envelope::headers(&order.content, to, prefix, &secrets, &order.record.headers, wall_secs)
     };
     match large {
-        // Cancelled only with the runtime, and then nobody sends anything.
-        true => tokio::task::spawn_blocking(work).await.unwrap_or_default(),
-        false => work(),
+        true => tokio::task::spawn_blocking(work).await.ok(),
+        false => Some(work()),
     }
 }

@@ -1,12 +1,16 @@
 //! What actors say to each other. Hints and pokes lie in a bounded tray ([`super::tray`]); what must arrive goes through
 //! [`tell`].
 
+use std::collections::HashMap;
+use std::sync::Arc;
+
 use actix::dev::ToEnvelope;
 use actix::prelude::*;
 use tokio::sync::oneshot;
 
 use super::Live;
 use crate::domain::attempt::Attempt;
+use crate::domain::content::Content;
 use crate::domain::delivery::Waiting;
 use crate::domain::dispatcher::{Loaded, OnTheWire, Spared};
 use crate::domain::ids::{DeliveryNo, EndpointNo, EventNo};
@@ -67,7 +71,7 @@ messages! {
     /// To an endpoint: one of its attempts is older than a second.
     BecameSlow ();
     /// To an endpoint: events for attempts about to start, or why there are none.
-    ContentsRead { asked: Vec<EventNo>, contents: Result<Vec<(EventNo, crate::domain::content::Content)>, StoreError> };
+    ContentsRead { asked: Vec<EventNo>, contents: Result<HashMap<EventNo, Arc<Content>>, StoreError> };
     /// To an endpoint: what the store said to a batch.
     BatchWritten (Result<Recorded, StoreError>);
     /// To an endpoint: deliveries were given up to their cut, but for these, which the store refused.

@@ -8,6 +8,7 @@ mod messages;
 mod operators;
 mod outbox;
 mod pacer;
+mod reading;
 mod story;
 mod supervisor;
 mod sweeper;
@@ -34,6 +35,7 @@ use crate::store::hint::{Hint, HintSink};
 use crate::transport::TransportFactory;
 use gate::Gate;
 use messages::{PassOn, Passed};
+use reading::Reading;
 use supervisor::Supervisor;
 
 /// How the engine is run; each value's reason is in `config.rs`.
@@ -45,6 +47,8 @@ pub struct Settings {
     pub restart_rate: u32,
     /// Deliveries an actor holds of each of its two lines.
     pub window: usize,
+    /// Bytes of events that are read for attempts.
+    pub read_bodies: usize,
     /// Arbiters that endpoint actors live on; with 0 they live with the supervisor (tests on virtual time).
     pub arbiters: usize,
     /// The header prefix of endpoints that have none of their own.
@@ -57,6 +61,7 @@ pub(crate) struct Env {
     pub queue: Arc<dyn Queue>,
     pub transports: Arc<dyn TransportFactory>,
     pub gate: Gate,
+    pub reading: Reading,
     pub egress: Mutex<Egress>,
     pub header_prefix: HeaderPrefix,
     pub settings: Settings,
@@ -124,6 +129,7 @@ impl Engine {
             queue,
             transports,
             gate: Gate::new(settings.max_attempts),
+            reading: Reading::new(settings.read_bodies),
             egress: Mutex::default(),
             header_prefix: settings.header_prefix.clone(),
             started_at: clock.now(),

@@ -84,7 +84,16 @@ impl Supervisor {
 
     /// The endpoint's actor, built if need be; `None` while draining or while it rests after too many deaths.
     fn actor(&mut self, endpoint: EndpointNo, me: &Addr<Self>) -> Option<&mut Known> {
-        if !self.actors.contains_key(&endpoint) && (self.is_draining() || self.rests(endpoint)) {
+        if !self.actors.contains_key(&endpoint) && self.rests(endpoint) {
+            return None;
+        }
+        self.actor_for_people(endpoint, me)
+    }
+
+    /// The endpoint's actor, built if need be; `None` while draining. People may always act on an endpoint, to disable it
+    /// for instance, also if its actor dies again of what it does next.
+    fn actor_for_people(&mut self, endpoint: EndpointNo, me: &Addr<Self>) -> Option<&mut Known> {
+        if !self.actors.contains_key(&endpoint) && self.is_draining() {
             return None;
         }
         match self.actors.entry(endpoint) {
@@ -240,7 +249,7 @@ impl Handler<PassOn> for Supervisor {
 
     fn handle(&mut self, PassOn { endpoint, message, build }: PassOn, ctx: &mut Context<Self>) {
         let me = ctx.address();
-        let known = if build { self.actor(endpoint, &me) } else { self.actors.get_mut(&endpoint) };
+        let known = if build { self.actor_for_people(endpoint, &me) } else { self.actors.get_mut(&endpoint) };
         // Dropping the message tells whoever waits for its answer.
         let Some(known) = known else { return };
         known.sent += 1;

@@ -1,5 +1,7 @@
 //! What a dispatcher holds of events in memory (S19).
 
+use std::sync::Arc;
+
 use super::races::{at, attempt, awake, starts, waiting};
 use super::*;
 use crate::domain::content::{ByteBudget, Content};
@@ -59,4 +61,34 @@ fn s19_a_narrowed_endpoint_holds_no_events_while_they_wait() {
     let known = next;
     dispatcher.hint(DeliveryNo(known), vec![with_body(known + 1, 0, &budget)]);
     assert_eq!(used(), 1);
+}
+
+#[test]
+fn s19_nor_does_one_whose_circuit_is_open() {
+    let budget = ByteBudget::new(1 << 24);
+    let mut dispatcher = awake(Vec::new(), Vec::new());
+    let used = || budget.used() / BODY;
+    let mut newest = 0;
+    let mut hint = |dispatcher: &mut Dispatcher| {
+        dispatcher.hint(DeliveryNo(newest), vec![with_body(newest + 1, 1, &budget)]);
+        newest += 1;
+    };
+    // Quick answers: it is never narrowed.
+    for _ in 0..40 {
+        if dispatcher.health().circuit.opened_at().is_some() {
+            break;
+        }
+        hint(&mut dispatcher);
+        for no in starts(&dispatcher.pump(at(2), Room::PLENTY)) {
+            dispatcher.ended(DeliveryNo(no), attempt(Some(410), 2), 0.0, 0, false);
+        }
+        hint(&mut dispatcher);
+        dispatcher.pump(at(2), Room { starts: 0, rate: None });
+        dispatcher.recorded(false);
+    }
+    assert!(!dispatcher.is_narrowed());
+    hint(&mut dispatcher);
+    dispatcher.pump(at(2), Room::PLENTY);
+    dispatcher.recorded(false);
+    assert_eq!(used(), 0);
 }

@@ -12,6 +12,7 @@
 //! write and read. Precedence of holds: disabled, paused, circuit, rate, slots.
 
 mod arrivals;
+mod effects;
 #[cfg(test)]
 mod memory;
 #[cfg(test)]
@@ -23,17 +24,17 @@ mod record;
 mod select;
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::Arc;
 
+pub use effects::{Effect, Loaded, Rest, Room, Start, Versions};
 pub use record::{Batch, Reloaded, Spared};
 
-use super::attempt::{Attempt, Finding, Trigger};
+use super::attempt::{Attempt, Finding};
 use super::delivery::{Line, Waiting};
 use super::endpoint::Endpoint;
 use super::health::Health;
-use super::ids::{DeliveryNo, EndpointNo};
+use super::ids::DeliveryNo;
 use super::judge::{Ended, Verdict};
-use super::policy::Policy;
+
 use super::pressure::{Allowance, BackOff};
 use super::time::{Span, Timestamp};
 use super::window::Window;
@@ -49,79 +50,6 @@ pub struct Limits {
     pub real_second: Span,
     /// Deliveries due before this instant were overdue when the process started: they are paced.
     pub paced_before: Timestamp,
-}
-
-/// What the shell is to do. The order matters only within one kind.
-#[derive(Debug)]
-pub enum Effect {
-    /// Make this attempt now, and call [`Dispatcher::ended`] when it is over.
-    Start(Start),
-    /// Write this batch, and call [`Dispatcher::recorded`] or [`Dispatcher::refused`].
-    Record(Batch),
-    /// Read the beginning of both lines, and call [`Dispatcher::loaded`].
-    Load { limit: usize },
-    /// Read endpoint, health and where these deliveries stand, and call [`Dispatcher::reloaded`].
-    Reload { positions: Vec<DeliveryNo> },
-    /// Ask for permission to start so many overdue attempts; it comes with [`Dispatcher::paced`].
-    Pace(usize),
-    /// These deliveries were cut while on the wire, and no result will come: give them up to the cut (S15), and call
-    /// [`Dispatcher::released`].
-    Release(Vec<DeliveryNo>),
-    /// The row says that the actor is needed soon, and it is not: put that right.
-    Rest(Rest),
-}
-
-/// When an actor with nothing to do is needed next; applies if neither version moved and the store knows no newer
-/// delivery.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rest {
-    pub endpoint: EndpointNo,
-    pub expected: Versions,
-    pub wake_at: Option<Timestamp>,
-    pub seen_through: DeliveryNo,
-}
-
-/// One attempt to make.
-#[derive(Clone, Debug)]
-pub struct Start {
-    pub delivery: Waiting,
-    pub trigger: Trigger,
-    /// The circuit's `opened_at` if this is its probe.
-    pub probe_of: Option<Timestamp>,
-    /// The endpoint's policy as it starts: its timeout holds for it, and what the answer means is read by it (S22).
-    pub policy: Arc<Policy>,
-}
-
-/// The first rows of both lines, read in one snapshot.
-#[derive(Debug, Default)]
-pub struct Loaded {
-    pub first: Vec<Waiting>,
-    pub first_complete: bool,
-    /// Single and bulk retries.
-    pub second: Vec<Waiting>,
-    pub second_complete: bool,
-    /// The endpoint's newest delivery at the snapshot.
-    pub read_through: DeliveryNo,
-}
-
-/// What may be started now, from outside the endpoint.
-#[derive(Clone, Copy, Debug)]
-pub struct Room {
-    /// So many attempts, by the installation's cap.
-    pub starts: usize,
-    /// The endpoint's own rate limit lets nothing start before this instant.
-    pub rate: Option<Timestamp>,
-}
-
-impl Room {
-    pub const PLENTY: Room = Room { starts: usize::MAX, rate: None };
-}
-
-/// The versions of an endpoint's two rows: configuration and status (people and verdicts), health (the owner).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Versions {
-    pub endpoint: i64,
-    pub health: i64,
 }
 
 /// What came in while rows are being read.
@@ -193,6 +121,8 @@ pub struct Dispatcher {
     releasing: u32,
     /// The row says that this actor is needed about now.
     poked: bool,
+    /// See [`is_bare`](Self::is_bare), as of the last pump.
+    bare: bool,
     gone: bool,
 }
 
@@ -239,6 +169,7 @@ impl Dispatcher {
             released: Vec::new(),
             releasing: 0,
             poked: false,
+            bare: false,
             gone: false,
         }
     }
@@ -269,6 +200,13 @@ impl Dispatcher {
         self.allowance.is_narrowed()
     }
 
+    /// No event is kept in memory while it waits here (S19): of a narrowed endpoint, or one whose circuit is open, because
+    /// what they hold back for hours would fill the budget that all endpoints share. What they may attempt meanwhile can
+    /// afford to be read.
+    pub fn is_bare(&self) -> bool {
+        self.allowance.is_narrowed() || self.health.circuit.opened_at().is_some()
+    }
+
     /// Nothing is on the wire, being written, read or changed.
     pub fn is_idle(&self) -> bool {
         self.in_flight.is_empty()
@@ -280,7 +218,8 @@ impl Dispatcher {
             && self.releasing == 0
             && self.given_back.is_empty()
             && self.is_settled()
-            && !self.stale
+            // Of a disabled endpoint nothing is read.
+            && !(self.stale && self.endpoint.is_enabled())
     }
 
     /// Nothing is on the wire and every result is committed: all that a drain waits for.
@@ -313,12 +252,7 @@ impl Dispatcher {
             return;
         }
         self.local_fault.succeeded();
-        let was_narrowed = self.allowance.is_narrowed();
         self.allowance.after(&attempt.report, self.endpoint.max_in_flight);
-        if self.allowance.is_narrowed() && !was_narrowed {
-            self.first.forget_contents();
-            self.second.forget_contents();
-        }
         let Start { delivery, probe_of, policy, .. } = start;
         let ended = Ended { delivery, attempt, probe_of, policy, draw, wall_secs, no_egress };
         let verdict = super::judge::judge(&ended, &mut self.endpoint, &mut self.health);
@@ -383,14 +317,12 @@ impl Dispatcher {
         self.permits += permits;
     }
 
-    /// Takes a delivery into its line. Of a narrowed endpoint no event is kept in memory while it waits (S19): what such
-    /// an endpoint holds back would fill the budget that all endpoints share, and the two attempts that it may have can
-    /// afford to read theirs.
+    /// Takes a delivery into its line.
     fn admit(&mut self, mut delivery: Waiting) {
         if delivery.cut != self.endpoint.cut || self.gone {
             return;
         }
-        if self.allowance.is_narrowed() {
+        if self.is_bare() {
             delivery.content = None;
         }
         let left = match delivery.line {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::*;
-use crate::domain::attempt::{Answer, Report, Timing};
+use crate::domain::attempt::{Answer, Report, Timing, Trigger};
 use crate::domain::endpoint::Status;
 use crate::domain::ids::{EndpointNo, EventNo};
 use crate::domain::policy::{Policy, Preset};

@@ -13,6 +13,12 @@ impl Dispatcher {
         if self.gone {
             return effects;
         }
+        let bare = self.is_bare();
+        if bare && !self.bare {
+            self.first.forget_contents();
+            self.second.forget_contents();
+        }
+        self.bare = bare;
         if !self.released.is_empty() && self.store_fault.until(now).is_none() {
             self.releasing += 1;
             effects.push(Effect::Release(std::mem::take(&mut self.released)));

@@ -66,11 +66,8 @@ impl EndpointActor {
         }
         let wake_at = dispatcher.wake_at(now);
         // Who waits at the gate or drains is looked at when that changes; a new delivery does not change it.
-        let mood = Mood {
-            patient: dispatcher.is_patient(wake_at),
-            bare: dispatcher.is_narrowed(),
-            full_at: dispatcher.full_at(),
-        };
+        let mood =
+            Mood { patient: dispatcher.is_patient(wake_at), bare: dispatcher.is_bare(), full_at: dispatcher.full_at() };
         if self.tray.leave(mood) {
             tell_actor(&ctx.address(), LookIntoTray);
         }

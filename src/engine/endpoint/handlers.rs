@@ -1,7 +1,5 @@
 //! What an endpoint actor does with each message: tell the dispatcher, then take a turn.
 
-use std::sync::Arc;
-
 use actix::prelude::*;
 
 use super::super::Live;
@@ -62,17 +60,7 @@ hears! {
     }
 
     ContentsRead => |actor, ctx, ContentsRead { asked, contents }| {
-        let now = actor.env.clock.now();
-        if let Err(error) = &contents {
-            log::warn!("events of {} attempts could not be read: {error}", asked.len());
-        }
-        let contents = contents.unwrap_or_default().into_iter().map(|(no, content)| (no, Arc::new(content)));
-        let mut given_back = actor.outbox.read(&asked, contents.collect()).into_iter();
-        if let Some(dispatcher) = actor.dispatcher() {
-            // Only the first could not begin; the others waited for it.
-            given_back.next().into_iter().for_each(|no| dispatcher.not_started(no, now));
-            given_back.for_each(|no| dispatcher.withdraw(no));
-        }
+        actor.contents_read(asked, contents);
         actor.send_what_is_ready(ctx);
     }
 

@@ -21,13 +21,14 @@ use super::gate::{Pass, Unrecorded};
 use super::making::{self, Making, Order};
 use super::messages::*;
 use super::outbox::Outbox;
+use super::reading::Claim;
 use super::supervisor::Supervisor;
 use super::tray::Tray;
 use super::{Env, operators, story};
 use crate::domain::content::Content;
 use crate::domain::dispatcher::{Dispatcher, Effect, Limits, Reloaded, Room, Start};
 use crate::domain::egress::WayOut;
-use crate::domain::ids::{DeliveryNo, EndpointNo};
+use crate::domain::ids::{DeliveryNo, EndpointNo, EventNo};
 use crate::domain::notice::Notice;
 use crate::domain::time::{Span, Timestamp};
 use crate::store::endpoint_record::EndpointRecord;
@@ -217,11 +218,37 @@ impl EndpointActor {
         if asked.is_empty() {
             return;
         }
-        let (queue, me) = (self.env.queue.clone(), ctx.address());
+        let (env, me) = (self.env.clone(), ctx.address());
         tokio::task::spawn_local(async move {
-            let contents = queue.contents(asked.clone()).await;
+            let contents = env.reading.read(&*env.queue, &asked).await;
             tell_actor(&me, ContentsRead { asked, contents });
         });
+    }
+
+    /// The events of attempts about to begin were read, or were not.
+    fn contents_read(&mut self, asked: Vec<EventNo>, contents: Result<HashMap<EventNo, Arc<Content>>, StoreError>) {
+        let now = self.env.clock.now();
+        if let Err(error) = &contents {
+            log::warn!("events of {} attempts could not be read: {error}", asked.len());
+        }
+        let (mut contents, mut kept) = (contents.unwrap_or_default(), HashMap::new());
+        let wanted = contents.len();
+        let (mut claim, reading) = (Claim { first: self.making.is_empty(), slow: self.slow > 0 }, &self.env.reading);
+        for no in &asked {
+            let Some(content) = contents.remove(no) else { continue };
+            let Some(content) = reading.keep(*no, content, claim) else { break };
+            claim.first = false;
+            kept.insert(*no, content);
+        }
+        if kept.len() < wanted {
+            log::warn!("{} attempts wait for memory for their events", wanted - kept.len());
+        }
+        let mut given_back = self.outbox.read(&asked, kept).into_iter();
+        if let Some(dispatcher) = self.dispatcher() {
+            // Only the first could not begin; the others waited for it.
+            given_back.next().into_iter().for_each(|no| dispatcher.not_started(no, now));
+            given_back.for_each(|no| dispatcher.withdraw(no));
+        }
     }
 
     fn send(&mut self, start: Start, content: Arc<Content>, pass: Pass, me: Addr<Self>) {
@@ -271,7 +298,9 @@ impl EndpointActor {
         match written {
             Ok(Recorded::Done { skipped }) => {
                 let results = dispatcher.recorded(skipped);
-                results.iter().for_each(|(ended, verdict)| story::tell(dispatcher.endpoint(), ended, verdict));
+                results.iter().for_each(|(ended, verdict)| {
+                    story::tell(dispatcher.endpoint(), dispatcher.health(), ended, verdict)
+                });
             }
             Ok(Recorded::Outdated | Recorded::Gone) => dispatcher.outdated(),
             Err(error) => {

@@ -20,6 +20,7 @@ mod faults;
 mod ladders;
 mod ledger;
 mod life;
+mod own;
 mod people;
 mod plan;
 mod planted;

@@ -70,6 +70,11 @@ impl Trouble {
         self.ledger.pages().faults.push(Fault { at, until: at + self.clock.engine_span(real) });
     }
 
+    /// Something that explains late attempts for so much real time from now on.
+    pub fn explains(&self, real: Span) {
+        self.note(real);
+    }
+
     /// A hint does not come: the next sweep has to find what it would have told.
     pub fn sweep_must_find(&self) {
         self.note(SWEEP);

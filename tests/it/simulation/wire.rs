@@ -35,7 +35,12 @@ impl Receivers {
 
     /// From now on every receiver answers 200.
     pub fn heal(&self) {
-        self.0.lock().unwrap().values_mut().for_each(|known| known.receiver = super::receiver::healthy());
+        self.replace(super::receiver::healthy);
+    }
+
+    /// From now on every receiver is another one.
+    pub fn replace(&self, receiver: impl Fn() -> Receiver) {
+        self.0.lock().unwrap().values_mut().for_each(|known| known.receiver = receiver());
     }
 }
 
@@ -67,10 +72,11 @@ impl Scripted {
         let (event, delivery) = (header("Posthaste-Event-Id"), header("Posthaste-Delivery-Id"));
         let attempt = header("Posthaste-Attempt").parse().expect("a number");
         let now = self.clock.now();
-        let mut receivers = self.receivers.0.lock().unwrap();
+        // A receiver may be scripted to panic.
+        let mut receivers = self.receivers.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let known = receivers.get_mut(header("Posthaste-Endpoint-Id")).expect("a receiver");
-        let turn = (known.receiver)(Call { event, attempt, now, nth: known.calls });
         known.calls += 1;
+        let turn = (known.receiver)(Call { event, attempt, now, nth: known.calls - 1 });
         let seq = self.ledger.next_seq();
         let mut pages = self.ledger.pages();
         pages.wire.push(Wire {

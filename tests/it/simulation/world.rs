@@ -52,6 +52,7 @@ impl World {
                 max_attempts: 10_000,
                 restart_rate: 500,
                 window: 512,
+                read_bodies: 1 << 30,
                 arbiters: 0,
                 header_prefix: HeaderPrefix::default(),
             },
@@ -134,8 +135,9 @@ impl World {
         let clock = Clock::simulated(self.now, self.seed ^ u64::from(self.lives) << 32, self.scale);
         let path = self.path();
         let opened = sqlite::open(&path).expect("the database opens");
-        let (mut conn, is_new) = (opened.conn, opened.is_new);
-        sqlite::begin(&mut conn, clock.anchor(), is_new).expect("the clock's anchor is kept");
+        let mut conn = opened.conn;
+        let new_check = opened.key_check.is_none().then(Vec::new);
+        sqlite::begin(&mut conn, clock.anchor(), new_check).expect("the clock's anchor is kept");
         let door = HintDoor::default();
         let seed = self.seed.wrapping_mul(31).wrapping_add(u64::from(self.lives));
         let trouble = Trouble::new(self.plan.clone(), seed, self.ledger.clone(), clock.clone());

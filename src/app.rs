@@ -18,6 +18,8 @@ use crate::api::{self, Api};
 use crate::clock::Clock;
 use crate::config::{self, Config, parse_key};
 use crate::domain::content::ByteBudget;
+use crate::domain::duration_text::format_duration;
+use crate::domain::time::Span;
 use crate::engine::{Engine, HintDoor, Settings, retention};
 use crate::store::error::StoreError;
 use crate::store::sqlite::{self, Lock, OpenError};
@@ -38,6 +40,8 @@ pub enum StartError {
     Tls(#[from] rustls::Error),
     #[error("{0}")]
     Key(String),
+    #[error("{limit} file descriptors are too few, at least {needed} are needed (ulimit -n)")]
+    Descriptors { limit: usize, needed: usize },
 }
 
 fn io_error(what: impl Into<String>) -> impl FnOnce(io::Error) -> StartError {
@@ -64,7 +68,7 @@ pub struct App {
 impl App {
     /// Starts everything; when it returns the API answers.
     pub async fn start(mut config: Config) -> Result<App, StartError> {
-        let descriptors = raise_descriptor_limit();
+        let descriptors = raise_descriptor_limit()?;
         // One database has one lock, by whatever name it is called.
         config.database = sqlite::resolved(&config.database)?;
         let lock = Lock::take(&config.database)?;
@@ -73,13 +77,27 @@ impl App {
             TcpListener::bind(config.listen).map_err(io_error(format!("cannot listen on {}", config.listen)))?;
         let vault = Vault::new(encryption_key(&config)?);
         let opened = sqlite::open(&config.database.to_string_lossy())?;
+        if opened.key_check.as_ref().is_some_and(|check| !vault.has_made(check)) {
+            return Err(StartError::Key(format!(
+                "the secrets in {} were encrypted with another key than the one that is given",
+                config.database.display()
+            )));
+        }
         let clock = Clock::resume(opened.anchor, opened.last_stamp, config.time_scale);
+        let ahead = clock.now().since(clock.wall());
+        if config.time_scale == 1.0 && ahead > config::CLOCK_AHEAD {
+            log::warn!(
+                "the engine's clock is {} ahead of the wall clock, because this database was used with --time-scale or \
+                 the wall clock was set back; it goes on from there, and every time it tells is as far ahead",
+                format_duration(Span::from_secs(ahead.as_micros().unsigned_abs() / 1_000_000))
+            );
+        }
         let threads = StoreThreads::start()?;
         let door = HintDoor::default();
         let options = Options {
             readers: config::READERS,
             write_queue: config::WRITE_QUEUE_BYTES,
-            budget: ByteBudget::new(config::BODY_BUDGET_BYTES),
+            budget: ByteBudget::new(config::WAITING_BODIES_BYTES),
         };
         let sink = Arc::new(door.clone());
         let (store, writer) =
@@ -93,6 +111,7 @@ impl App {
             max_attempts: config.max_attempts.unwrap_or(descriptors / 2),
             restart_rate: config.restart_rate,
             window: config::WINDOW,
+            read_bodies: config::READ_BODIES_BYTES,
             arbiters: config.workers * config::ARBITERS_PER_WORKER,
             header_prefix: config.header_prefix.clone(),
         };
@@ -212,9 +231,13 @@ pub async fn signalled() {
 }
 
 /// Raises the soft limit of file descriptors to the hard one; returns what is to be had.
-fn raise_descriptor_limit() -> usize {
+fn raise_descriptor_limit() -> Result<usize, StartError> {
     let limit = rlimit::increase_nofile_limit(u64::MAX).unwrap_or(1_024);
-    usize::try_from(limit).unwrap_or(usize::MAX).min(1 << 20)
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX).min(1 << 20);
+    match limit >= config::MIN_DESCRIPTORS {
+        true => Ok(limit),
+        false => Err(StartError::Descriptors { limit, needed: config::MIN_DESCRIPTORS }),
+    }
 }
 
 /// The key that encrypts secrets: as given, or from the file beside the database, which is made for a new one.
@@ -225,14 +248,24 @@ fn encryption_key(config: &Config) -> Result<[u8; 32], StartError> {
     let path = sqlite::beside(&config.database, "key");
     let unreadable = || StartError::Key(format!("{} does not hold 64 hexadecimal digits", path.display()));
     match fs::read_to_string(&path) {
-        Ok(text) => parse_key(&text).ok_or_else(unreadable),
-        Err(error) if error.kind() == io::ErrorKind::NotFound && !config.database.exists() => make_key(&path),
+        Ok(text) => {
+            if is_empty(&config.database) {
+                log::warn!("{} is new, although its key was there: is it the right place?", config.database.display());
+            }
+            parse_key(&text).ok_or_else(unreadable)
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound && is_empty(&config.database) => make_key(&path),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Err(StartError::Key(format!(
             "{} is missing: without it the secrets in the database cannot be read. Put it back, or give --encryption-key",
             path.display()
         ))),
         Err(error) => Err(StartError::Io { what: path.display().to_string(), error }),
     }
+}
+
+/// Nothing was ever written to the database.
+fn is_empty(database: &Path) -> bool {
+    fs::metadata(database).is_ok_and(|found| found.len() == 0)
 }
 
 /// Makes the key's file. It is there whole or not at all: an empty one would keep every later start from its secrets.

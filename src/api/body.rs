@@ -40,19 +40,39 @@ pub async fn read(api: &Api, request: &HttpRequest, mut payload: Payload, limit:
         true => Some(api.bodies.take(expected).ok_or_else(|| Problem::unavailable("Too many requests at once."))?),
         false => None,
     };
+    let bytes = match tokio::time::timeout(limits::BODY_TIME, gather(&mut payload, declared, limit)).await {
+        Ok(Ok(bytes)) => bytes,
+        Ok(Err(Broken::TooLarge)) => {
+            drain(payload);
+            return Err(too_large());
+        }
+        Ok(Err(Broken::Ended)) => return Err(Problem::field("", "The body did not come whole.")),
+        Ok(Err(Broken::Stopped)) => return Err(Problem::field("", "The body stopped coming.")),
+        Err(_) => return Err(Problem::field("", "The body took too long to come.")),
+    };
+    Ok(Body { bytes, _ticket: ticket })
+}
+
+/// Why a body is not there.
+enum Broken {
+    TooLarge,
+    Ended,
+    Stopped,
+}
+
+async fn gather(payload: &mut Payload, declared: Option<usize>, limit: usize) -> Result<Bytes, Broken> {
     let mut bytes = Bytes::new();
     let mut more: Option<BytesMut> = None;
     loop {
         let chunk = match tokio::time::timeout(limits::BODY_PAUSE, payload.next()).await {
             Ok(Some(Ok(chunk))) => chunk,
             Ok(None) => break,
-            Ok(Some(Err(_))) => return Err(Problem::field("", "The body did not come whole.")),
-            Err(_) => return Err(Problem::field("", "The body stopped coming.")),
+            Ok(Some(Err(_))) => return Err(Broken::Ended),
+            Err(_) => return Err(Broken::Stopped),
         };
         let length = more.as_ref().map_or(bytes.len(), BytesMut::len) + chunk.len();
         if length > limit {
-            drain(payload);
-            return Err(too_large());
+            return Err(Broken::TooLarge);
         }
         match (&mut more, bytes.is_empty()) {
             (Some(more), _) => more.extend_from_slice(&chunk),
@@ -66,7 +86,7 @@ pub async fn read(api: &Api, request: &HttpRequest, mut payload: Payload, limit:
             }
         }
     }
-    Ok(Body { bytes: more.map_or(bytes, BytesMut::freeze), _ticket: ticket })
+    Ok(more.map_or(bytes, BytesMut::freeze))
 }
 
 /// How long the body says it is (RFC 9112 §6.3); `None` if it does not say.

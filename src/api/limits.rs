@@ -27,6 +27,8 @@ pub const SMALL_BODY: usize = 64 * 1024;
 pub const PARSE_HERE: usize = 512 * 1024;
 /// A body of which nothing comes for so long is given up.
 pub const BODY_PAUSE: Duration = Duration::from_secs(30);
+/// A body that has not come whole after so long is given up, however little is missing: 1 MiB at 9 KiB a second.
+pub const BODY_TIME: Duration = Duration::from_secs(120);
 /// An answer that was given before its request was read to the end is followed by so much reading, so that the caller
 /// gets to read the answer before the connection is closed.
 pub const DRAIN_TIME: Duration = Duration::from_secs(2);

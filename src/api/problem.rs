@@ -143,7 +143,8 @@ impl Problem {
 /// C92: a store that did not confirm is a 503, whatever it said; what it said is for our log.
 impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Problem {
-        log::warn!("a request was not confirmed: {error}");
+        // The writer has told of it already, but not for each request.
+        log::debug!("a request was not confirmed: {error}");
         match error {
             StoreError::Overloaded => Problem::unavailable("More is waiting to be written than can be held."),
             StoreError::Closed => Problem::draining(),

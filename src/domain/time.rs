@@ -49,13 +49,40 @@ impl Timestamp {
 
     /// Parses RFC 3339 with any offset, as the API accepts it. Finer digits than microseconds are cut off.
     pub fn parse(text: &str) -> Option<Timestamp> {
-        let at: jiff::Timestamp = text.parse().ok()?;
-        // jiff also accepts a space for the `T`, lower case and annotations in brackets; RFC 3339 has none of the latter.
-        if text.contains('[') || !text.is_ascii() {
+        // jiff reads more of ISO 8601 than that: no dashes, no seconds, offsets of hours, annotations in brackets.
+        if !is_rfc_3339(text) {
             return None;
         }
+        let at: jiff::Timestamp = text.parse().ok()?;
         Some(Timestamp(at.as_microsecond()))
     }
+}
+
+/// Whether a text has the shape of RFC 3339 §5.6, which allows lower case, and a space for the `T`.
+fn is_rfc_3339(text: &str) -> bool {
+    let fits = |bytes: &[u8], shape: &str| {
+        let same = |(byte, want): (&u8, u8)| match want {
+            b'0' => byte.is_ascii_digit(),
+            b'T' => matches!(byte, b'T' | b't' | b' '),
+            b'+' => matches!(byte, b'+' | b'-'),
+            _ => *byte == want,
+        };
+        bytes.len() == shape.len() && bytes.iter().zip(shape.bytes()).all(same)
+    };
+    let Some((date_time, mut rest)) = text.as_bytes().split_at_checked("0000-00-00T00:00:00".len()) else {
+        return false;
+    };
+    if let Some(fraction) = rest.strip_prefix(b".") {
+        let digits = fraction.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        if digits == 0 {
+            return false;
+        }
+        rest = &fraction[digits..];
+    }
+    // jiff's offsets go up to 25:59.
+    let is_offset =
+        matches!(rest, b"Z" | b"z") || fits(rest, "+00:00") && rest[1..3] < b"24"[..] && rest[4..6] < b"60"[..];
+    fits(date_time, "0000-00-00T00:00:00") && is_offset
 }
 
 /// RFC 3339 in UTC with six digits: `2026-09-03T12:04:01.412000Z`.
@@ -176,9 +203,26 @@ mod tests {
         assert_eq!(at.to_string(), "2026-09-03T12:04:01.412000Z");
         assert_eq!(at.to_millis_text(), "2026-09-03T12:04:01.412Z");
         assert_eq!(Timestamp::parse(&at.to_string()), Some(at));
-        for bad in
-            ["", "2026-09-03", "2026-09-03T12:04:01", "soon", "2026-13-03T12:04:01Z", "2026-09-03T12:04:01Z[UTC]"]
-        {
+        for good in ["2026-09-03t12:04:01z", "2026-09-03 12:04:01.123456789-00:30"] {
+            assert!(Timestamp::parse(good).is_some(), "{good}");
+        }
+        for bad in [
+            "",
+            "soon",
+            "2026-09-03",
+            "2026-09-03T12:04:01",
+            "2026-13-03T12:04:01Z",
+            "2026-09-03T12:04:01Z[UTC]",
+            "20260903T120401Z",
+            "2026-09-03T12:04+02:00",
+            "2026-09-03T12:04:01+02",
+            "2026-09-03T12:04:01+0200",
+            "2026-09-03T12:04:01.Z",
+            "2026-09-03T12:04:01,5Z",
+            "2026-09-03T12:04:01+24:00",
+            "+002026-09-03T12:04:01Z",
+            "2026-09-03T12:04:0\u{661}Z",
+        ] {
             assert_eq!(Timestamp::parse(bad), None, "{bad}");
         }
     }

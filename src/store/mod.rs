@@ -129,8 +129,9 @@ impl Store {
         options: Options,
         runtime: tokio::runtime::Handle,
     ) -> Result<(Store, WriterThread), StoreError> {
-        let sqlite::Opened { mut conn, counters, last_stamp, is_new, .. } = opened;
-        sqlite::begin(&mut conn, clock.anchor(), is_new)?;
+        let sqlite::Opened { mut conn, counters, last_stamp, key_check, .. } = opened;
+        let new_check = key_check.is_none().then(|| vault.check(clock.random_bits()));
+        sqlite::begin(&mut conn, clock.anchor(), new_check)?;
         let (writer, handle) =
             sqlite::Writer::new(conn, clock.clone(), counters, last_stamp, options.budget, sink, options.write_queue)?;
         let writer = match sqlite::Room::make(path) {
@@ -140,6 +141,8 @@ impl Store {
                 writer
             }
         };
+        let presence = sqlite::Presence::of(path).map_err(|error| StoreError::Unavailable(error.to_string()))?;
+        let writer = writer.watching(presence);
         let checkpointer = sqlite::Checkpointer::start(path)?;
         let thread = std::thread::Builder::new().name("store-writer".into()).spawn(move || {
             writer.run();

@@ -13,6 +13,7 @@ diesel::table! {
         last_other -> BigInt,
         written_through -> BigInt,
         filed_through -> BigInt,
+        key_check -> Binary,
     }
 }
 

@@ -10,6 +10,9 @@ pub struct Vault(ChaCha20Poly1305);
 
 const NONCE_BYTES: usize = 12;
 
+/// What a [check](Vault::check) belongs to.
+const CHECK: &str = "meta";
+
 /// The ciphertext was made with another key, for another row, or was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cannot be decrypted with this key")]
@@ -18,6 +21,16 @@ pub struct WrongKey;
 impl Vault {
     pub fn new(key: [u8; 32]) -> Vault {
         Vault(ChaCha20Poly1305::new(&Key::from(key)))
+    }
+
+    /// Something to keep with the database that tells this key from others.
+    pub fn check(&self, random: u128) -> Vec<u8> {
+        self.seal(CHECK, "", random)
+    }
+
+    /// Whether a [check](Self::check) was made with this key.
+    pub fn has_made(&self, check: &[u8]) -> bool {
+        self.open(CHECK, check).is_ok()
     }
 
     /// Encrypts `text` for the row `owner`. `random` must never repeat for one key.
@@ -41,6 +54,14 @@ impl Vault {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tells_its_key_from_another() {
+        let check = Vault::new([7; 32]).check(42);
+        assert!(Vault::new([7; 32]).has_made(&check));
+        assert!(!Vault::new([8; 32]).has_made(&check));
+        assert!(!Vault::new([7; 32]).has_made(&[]));
+    }
 
     #[test]
     fn opens_only_what_it_sealed_for_the_same_row() {

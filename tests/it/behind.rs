@@ -38,7 +38,7 @@ impl Bench {
         let path = folder.path().join("test.db").to_string_lossy().into_owned();
         let mut opened = open(&path).expect("a database");
         let clock = Clock::resume(None, Timestamp::MIN, 1.0);
-        begin(&mut opened.conn, clock.anchor(), true).expect("the anchor is kept");
+        begin(&mut opened.conn, clock.anchor(), Some(Vec::new())).expect("the anchor is kept");
         let (budget, sink) = (ByteBudget::new(1 << 20), Arc::new(NoHints));
         let writer = Writer::new(opened.conn, clock.clone(), opened.counters, opened.last_stamp, budget, sink, 1 << 26);
         let (writer, handle) = writer.expect("a writer");

@@ -64,7 +64,7 @@ impl Bench {
         let path = folder.path().join("test.db").to_string_lossy().into_owned();
         let mut opened = open(&path).unwrap();
         let clock = Clock::resume(None, Timestamp::MIN, 1.0);
-        begin(&mut opened.conn, clock.anchor(), true).unwrap();
+        begin(&mut opened.conn, clock.anchor(), Some(Vec::new())).unwrap();
         let (budget, sink) = (ByteBudget::new(1 << 20), Arc::new(NoHints));
         let (writer, handle) =
             Writer::new(opened.conn, clock, opened.counters, Timestamp::MIN, budget, sink, 1 << 20).unwrap();

@@ -54,7 +54,7 @@ async fn the_queue_of_the_writer_is_bounded_for_events_and_for_all_else_apart() 
     let folder = tempfile::tempdir().expect("a folder");
     let mut opened = open(&folder.path().join("test.db").to_string_lossy()).expect("a database");
     let clock = Clock::resume(None, Timestamp::MIN, 1.0);
-    begin(&mut opened.conn, clock.anchor(), true).expect("the anchor is kept");
+    begin(&mut opened.conn, clock.anchor(), Some(Vec::new())).expect("the anchor is kept");
     let budget = ByteBudget::new(1 << 20);
     let writer =
         Writer::new(opened.conn, clock.clone(), opened.counters, opened.last_stamp, budget, Arc::new(NoHints), LIMIT);

@@ -12,7 +12,8 @@ CREATE TABLE meta (
     last_delivery   BIGINT NOT NULL,
     last_other      BIGINT NOT NULL,            -- endpoints, notifications
     written_through BIGINT NOT NULL,            -- all deliveries up to this one have rows; others follow from their events
-    filed_through   BIGINT NOT NULL             -- all up to this one are in the two tables after deliveries, and counted
+    filed_through   BIGINT NOT NULL,            -- all up to this one are in the two tables after deliveries, and counted
+    key_check       BLOB NOT NULL               -- something sealed with the key that the secrets are encrypted with
 );
 
 CREATE TABLE tenants (

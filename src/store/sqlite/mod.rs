@@ -3,6 +3,7 @@
 mod checkpoint;
 mod dsl;
 mod open;
+mod presence;
 #[path = "../queries/mod.rs"]
 mod queries;
 mod queue;
@@ -12,6 +13,7 @@ mod writer;
 
 pub use checkpoint::Checkpointer;
 pub use open::{Lock, OpenError, Opened, begin, beside, open, resolved};
+pub use presence::Presence;
 pub use queue::WriterHandle;
 pub use readers::Readers;
 pub use room::Room;

@@ -47,26 +47,38 @@ pub fn resolved(database: &Path) -> Result<PathBuf, OpenError> {
     Ok(folder.canonicalize().map_err(io)?.join(name))
 }
 
-/// The advisory lock beside the database; held as long as the process lives.
+/// The advisory locks on the database; held as long as the process lives.
 #[derive(Debug)]
 pub struct Lock {
-    _file: File,
+    /// The file that people see, with our process's number in it.
+    _beside: File,
+    /// The database itself, which may have several names (hard links).
+    _database: File,
 }
 
 impl Lock {
-    /// Takes the lock `<database>.lock` or says who stands in the way. The kernel drops it with the process, however
-    /// that ends.
+    /// Takes the locks or says what stands in the way: `<database>.lock`, and the database, which is made (empty) if it is
+    /// not there. The kernel drops them with the process, however that ends.
     pub fn take(database: &Path) -> Result<Lock, OpenError> {
         let path = beside(database, "lock");
-        let io = |error| OpenError::Io { path: path.clone(), error };
-        let mut file = OpenOptions::new().create(true).truncate(false).write(true).open(&path).map_err(io)?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(OpenError::Locked { path }),
-            Err(TryLockError::Error(error)) => return Err(io(error)),
+        if database.is_dir() {
+            return Err(OpenError::Io { path: database.to_owned(), error: io::ErrorKind::IsADirectory.into() });
         }
-        file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id())).map_err(io)?;
-        Ok(Lock { _file: file })
+        let mut beside = lock(&path)?;
+        let database = lock(database)?;
+        let number = beside.set_len(0).and_then(|()| writeln!(beside, "{}", std::process::id()));
+        number.map_err(|error| OpenError::Io { path, error })?;
+        Ok(Lock { _beside: beside, _database: database })
+    }
+}
+
+fn lock(path: &Path) -> Result<File, OpenError> {
+    let io = |error| OpenError::Io { path: path.to_owned(), error };
+    let file = OpenOptions::new().create(true).truncate(false).write(true).open(path).map_err(io)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(OpenError::Locked { path: path.to_owned() }),
+        Err(TryLockError::Error(error)) => Err(io(error)),
     }
 }
 
@@ -88,8 +100,8 @@ pub struct Opened {
     pub anchor: Option<Anchor>,
     pub last_stamp: Timestamp,
     pub counters: Counters,
-    /// The schema was just made.
-    pub is_new: bool,
+    /// What the key was checked by that the secrets are encrypted with; `None` if the schema was just made.
+    pub key_check: Option<Vec<u8>>,
 }
 
 /// How every connection is set up. WAL with FULL: a commit is on disk when it returns. The log is copied back by a thread
@@ -122,24 +134,25 @@ pub fn open(path: &str) -> Result<Opened, OpenError> {
             (meta::clock_wall, meta::clock_engine, meta::clock_scale),
             meta::last_stamp,
             (meta::last_event, meta::last_delivery, meta::last_other),
+            meta::key_check,
         ))
-        .first::<((i64, i64, f64), i64, (i64, i64, i64))>(&mut conn)
+        .first::<((i64, i64, f64), i64, (i64, i64, i64), Vec<u8>)>(&mut conn)
         .optional()
         .map_err(database)?;
     Ok(match row {
-        Some(((wall, engine, scale), last_stamp, (event, delivery, other))) => Opened {
+        Some(((wall, engine, scale), last_stamp, (event, delivery, other), key_check)) => Opened {
             conn,
             anchor: Some(Anchor { wall: at(wall), engine: at(engine), scale }),
             last_stamp: at(last_stamp),
             counters: Counters { event, delivery, other },
-            is_new: false,
+            key_check: Some(key_check),
         },
         None => Opened {
             conn,
             anchor: None,
             last_stamp: Timestamp::MIN,
             counters: Counters { event: 0, delivery: 0, other: 0 },
-            is_new: true,
+            key_check: None,
         },
     })
 }
@@ -159,9 +172,10 @@ fn refuse_newer(conn: &mut Conn) -> Result<(), OpenError> {
     }
 }
 
-/// Keeps the clock's anchor from which this process starts; in a new store with the first `meta` row.
-pub fn begin(conn: &mut Conn, anchor: Anchor, is_new: bool) -> Result<(), StoreError> {
-    if !is_new {
+/// Keeps the clock's anchor from which this process starts; in a new store with the first `meta` row, for which
+/// `new_check` tells by what its key is to be checked.
+pub fn begin(conn: &mut Conn, anchor: Anchor, new_check: Option<Vec<u8>>) -> Result<(), StoreError> {
+    let Some(check) = new_check else {
         let clock = (
             meta::clock_wall.eq(anchor.wall.as_micros()),
             meta::clock_engine.eq(anchor.engine.as_micros()),
@@ -169,7 +183,7 @@ pub fn begin(conn: &mut Conn, anchor: Anchor, is_new: bool) -> Result<(), StoreE
         );
         diesel::update(meta::table.find(1)).set(clock).execute(conn)?;
         return Ok(());
-    }
+    };
     let values = (
         meta::id.eq(1),
         meta::clock_wall.eq(anchor.wall.as_micros()),
@@ -178,6 +192,7 @@ pub fn begin(conn: &mut Conn, anchor: Anchor, is_new: bool) -> Result<(), StoreE
         meta::last_stamp.eq(anchor.engine.as_micros()),
         (meta::last_event.eq(0), meta::last_delivery.eq(0), meta::last_other.eq(0)),
         (meta::written_through.eq(0), meta::filed_through.eq(0)),
+        meta::key_check.eq(check),
     );
     diesel::insert_into(meta::table).values(values).execute(conn)?;
     Ok(())

@@ -10,7 +10,7 @@ use diesel::QueryResult;
 use diesel::connection::{AnsiTransactionManager, SimpleConnection, TransactionManager};
 
 use super::queue::{Behind, Job, Shared, WriterHandle};
-use super::{Conn, Room, Tx, dsl, queries};
+use super::{Conn, Presence, Room, Tx, dsl, queries};
 use crate::clock::Clock;
 use crate::domain::content::ByteBudget;
 use crate::domain::ids::DeliveryNo;
@@ -28,6 +28,8 @@ const ENOUGH: Span = Span::MILLISECOND;
 /// With nothing to write for so long, the writer does what is due of what is behind: not at once, because what it has just
 /// committed is now on its way to receivers, and would have to share the processor with it.
 const LULL: Duration = Duration::from_millis(1);
+/// While writes fail, a line in the log so often.
+const TELL_EVERY: Span = Span::from_secs(10);
 /// With nothing to write for so long, it does everything that is behind.
 const IDLE: Duration = Duration::from_millis(250);
 const FOREVER: Duration = Duration::from_secs(86_400);
@@ -60,6 +62,9 @@ pub struct Writer {
     /// Commits are not waited for at present (`PRAGMA synchronous`).
     relaxed: bool,
     room: Option<Room>,
+    presence: Option<Presence>,
+    /// When a group that was rolled back was last told of, and how many were since.
+    told: Option<(Span, usize)>,
     budget: ByteBudget,
     sink: Arc<dyn HintSink>,
     shared: Arc<Shared>,
@@ -97,6 +102,8 @@ impl Writer {
             done: 0,
             relaxed: false,
             room: None,
+            presence: None,
+            told: None,
             budget,
             sink,
             shared,
@@ -107,6 +114,11 @@ impl Writer {
     /// Keeps room for the log.
     pub fn with_room(self, room: Room) -> Writer {
         Writer { room: Some(room), ..self }
+    }
+
+    /// Refuses to write once the database is gone from its place.
+    pub fn watching(self, presence: Presence) -> Writer {
+        Writer { presence: Some(presence), ..self }
     }
 
     /// Writes until the queue is closed and empty. Blocks; run it on a thread of its own.
@@ -224,9 +236,24 @@ impl Writer {
                 self.commit(second);
             }
             Err(error) => {
-                log::error!("a group of {} writes was rolled back: {error}", group.len());
+                self.tell(group.len(), &error);
                 let error = StoreError::from(error);
                 group.into_iter().for_each(|job| job.failed(error.clone()));
+            }
+        }
+    }
+
+    /// Tells of writes that were rolled back; as long as that goes on, not of each of them.
+    fn tell(&mut self, writes: usize, error: &diesel::result::Error) {
+        let now = self.clock.uptime();
+        match &mut self.told {
+            Some((at, since)) if now - *at < TELL_EVERY => *since += writes,
+            told => {
+                let since = told.map_or(0, |(_, since)| since);
+                let more =
+                    if since > 0 { format!(" ({since} more since the last of these lines)") } else { String::new() };
+                log::error!("{writes} writes were rolled back: {error}{more}");
+                *told = Some((now, 0));
             }
         }
     }
@@ -235,7 +262,8 @@ impl Writer {
     fn transaction(&mut self, group: &mut [Box<dyn Job>], hints: &mut Hints) -> QueryResult<()> {
         let counters = self.counters;
         self.done = group.len();
-        let result = self.recover().and_then(|()| self.try_transaction(group, hints));
+        let presence = self.presence.as_ref().map_or(Ok(()), Presence::check);
+        let result = presence.and_then(|()| self.recover()).and_then(|()| self.try_transaction(group, hints));
         if result.is_err() {
             self.counters = counters;
             hints.clear();

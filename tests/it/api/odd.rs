@@ -23,7 +23,11 @@ fn posts(endpoint: &str, delivery: &str) -> Vec<(&'static str, String, Value)> {
         ("PATCH", format!("/endpoints/{endpoint}"), whole),
         ("POST", format!("/endpoints/{endpoint}/disable"), json!({"reason": "x"})),
         ("POST", format!("/endpoints/{endpoint}/enable"), json!({})),
-        ("POST", format!("/endpoints/{endpoint}/secret/rotate"), json!({"secret": "whsec_x", "overlap": "24h"})),
+        (
+            "POST",
+            format!("/endpoints/{endpoint}/secret/rotate"),
+            json!({"secret": "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIz", "overlap": "24h"}),
+        ),
         ("POST", "/policies/simulate".into(), json!({"policy": "orbit", "script": ["503"], "events": {"count": 2}})),
         ("POST", format!("/endpoints/{endpoint}/ping"), json!({})),
         ("DELETE", "/endpoints/ep_none".into(), json!({})),

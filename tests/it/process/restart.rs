@@ -1,5 +1,6 @@
 //! What survives the end of a process, and how a process ends (S10, S13, S25; the lock; the schema).
 
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -131,16 +132,23 @@ fn program(server: &Server) -> Command {
 fn a_second_process_that_comes_through_a_link_meets_the_same_lock() {
     let _machine = beside_others();
     let server = Server::start(Options::default());
-    let link = server.database().with_file_name("other.db");
+    let link = server.database().with_file_name("soft.db");
     std::os::unix::fs::symlink(server.database(), &link).expect("a link");
-    let second = program(&server)
+    is_locked(&server, &link);
+    let link = server.database().with_file_name("hard.db");
+    std::fs::hard_link(server.database(), &link).expect("a link");
+    is_locked(&server, &link);
+    server.get("/events");
+}
+
+fn is_locked(server: &Server, database: &Path) {
+    let second = program(server)
         .args(["--listen", "127.0.0.1:0", "--encryption-key", &"11".repeat(32)])
-        .args(["--database-url", &format!("sqlite:{}", link.display())])
+        .args(["--database-url", &format!("sqlite:{}", database.display())])
         .output()
         .expect("it runs");
     let said = String::from_utf8_lossy(&second.stderr);
     assert!(!second.status.success() && said.contains("another posthaste process"), "{said}");
-    server.get("/events");
 }
 
 /// Nobody has seen a key then, so the next start makes one.
@@ -160,6 +168,39 @@ fn a_start_that_fails_says_why_and_makes_no_key_that_nobody_sees() {
     server.without_key().restart();
     let key = server.log().lines().find_map(|line| line.trim().strip_prefix("ph_").map(|key| format!("ph_{key}")));
     assert!(key.is_some(), "{}", server.log());
+}
+
+/// Endpoints could be made with it, and be read with neither key.
+#[test]
+fn another_encryption_key_is_refused_at_the_start() {
+    let _machine = beside_others();
+    let mut server = Server::start(Options::default());
+    server.kill();
+    let output = server.command().args(["--encryption-key", &"11".repeat(32)]).output().expect("it runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("another key"), "{said}");
+    server.restart();
+    server.get("/events");
+}
+
+/// What it said 202 to would be lost with the process.
+#[test]
+fn s01_nothing_is_accepted_once_the_database_is_gone_from_its_place() {
+    let _machine = beside_others();
+    let server = Server::start(Options::default());
+    server.event("before", "a");
+    let away = server.database().with_file_name("away.db");
+    std::fs::rename(server.database(), &away).expect("moved away");
+    let event = json!({"id": "gone", "type": "a", "data": 1});
+    let refused = server.call("POST", "/events", Some(&event));
+    assert_eq!(refused.status, 503);
+    wait_for("it is not ready", SOON, || {
+        let mut client = server.client();
+        (client.send("GET", "/readyz", b"").ok()?.status == 503).then_some(())
+    });
+    assert!(server.log().contains("posthaste.db is not there"), "{}", server.log());
+    std::fs::rename(&away, server.database()).expect("moved back");
+    assert_eq!(server.call("POST", "/events", Some(&event)).status, 202);
 }
 
 #[test]

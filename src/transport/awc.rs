@@ -15,7 +15,7 @@ use rustls::pki_types::CertificateDer;
 use super::connect::{Connector, Surroundings};
 use super::exchange::{CURRENT, Exchange};
 use super::failure::{self, Failure};
-use super::idle::IDLE_LIMIT;
+use super::idle::{IDLE_LIMIT, IdlePlaces, MAX_IDLE};
 use super::now;
 use super::resolve::{Lookups, Resolve, SystemResolver};
 use super::tls;
@@ -53,7 +53,7 @@ impl Default for Options {
     }
 }
 
-/// Opens transports that share a resolver, an address policy and a TLS configuration.
+/// Opens transports that share a resolver, an address policy, a TLS configuration and the places for idle connections.
 pub struct AwcFactory(Arc<Surroundings>);
 
 impl AwcFactory {
@@ -63,7 +63,12 @@ impl AwcFactory {
     /// One of the extra roots is not a usable certificate.
     pub fn new(options: Options) -> Result<Self, rustls::Error> {
         let tls = tls::client_config(&options.extra_roots)?;
-        Ok(AwcFactory(Arc::new(Surroundings { lookups: Lookups::new(options.resolver), policy: options.policy, tls })))
+        Ok(AwcFactory(Arc::new(Surroundings {
+            lookups: Lookups::new(options.resolver),
+            policy: options.policy,
+            tls,
+            idle_places: IdlePlaces::new(MAX_IDLE),
+        })))
     }
 }
 

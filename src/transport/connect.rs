@@ -19,7 +19,7 @@ use tokio::time::timeout;
 use super::dial::dial;
 use super::exchange::{CURRENT, Exchange};
 use super::failure::{self, Failure};
-use super::idle::{Janitor, Line};
+use super::idle::{IdlePlaces, Janitor, Line};
 use super::now;
 use super::resolve::Lookups;
 use super::stream::Stream;
@@ -38,6 +38,7 @@ pub struct Surroundings {
     pub lookups: Lookups,
     pub policy: AddressPolicy,
     pub tls: Arc<rustls::ClientConfig>,
+    pub idle_places: IdlePlaces,
 }
 
 /// Makes connections for one endpoint's awc client.
@@ -48,7 +49,6 @@ pub struct Connector {
 }
 
 /// What belongs to one endpoint.
-#[derive(Default)]
 struct Own {
     janitor: Rc<Janitor>,
     /// The last lookup of its name failed.
@@ -57,7 +57,8 @@ struct Own {
 
 impl Connector {
     pub fn new(around: Arc<Surroundings>) -> Self {
-        Connector { around, own: Rc::default() }
+        let own = Own { janitor: Janitor::new(around.idle_places.clone()), suspect: Cell::new(false) };
+        Connector { around, own: Rc::new(own) }
     }
 }
 

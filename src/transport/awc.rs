@@ -18,12 +18,12 @@ use super::failure::{self, Failure};
 use super::idle::{IDLE_LIMIT, IdlePlaces, MAX_IDLE};
 use super::now;
 use super::resolve::{Lookups, Resolve, SystemResolver};
-use super::tls;
 use super::{Request, Transport, TransportFactory};
 use crate::domain::attempt::{Answer, Finding, Report, Timing};
 use crate::domain::excerpt::{EXCERPT_BYTES, clean};
 use crate::domain::target::{AddressPolicy, TargetUrl};
 use crate::domain::time::Span;
+use crate::tls;
 
 /// Requests in flight per endpoint; above every `max_in_flight` (S19), so that nothing ever waits in awc's pool, where
 /// the wait would count in the receiver's timeout.

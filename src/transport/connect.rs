@@ -13,6 +13,7 @@ use actix_service::Service;
 use actix_tls::connect::{ConnectError, ConnectInfo, Connection};
 use awc::http::Uri;
 use futures_util::future::LocalBoxFuture;
+use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
@@ -23,9 +24,8 @@ use super::idle::{IdlePlaces, Janitor, Line};
 use super::now;
 use super::resolve::Lookups;
 use super::stream::Stream;
-use super::tls;
 use super::wire::Wire;
-use crate::domain::target::{AddressPolicy, Host, Scheme};
+use crate::domain::target::{AddressPolicy, Host, Scheme, TargetUrl};
 use crate::domain::time::Span;
 
 /// How long it may take until one of the addresses accepts a connection.
@@ -128,7 +128,7 @@ impl Surroundings {
     }
 
     async fn handshake(&self, exchange: &Exchange, tcp: TcpStream) -> Result<Wire, Failure> {
-        let name = tls::server_name(&exchange.target).ok_or(failure::CERT_OTHER_HOST)?;
+        let name = server_name(&exchange.target).ok_or(failure::CERT_OTHER_HOST)?;
         let connector = tokio_rustls::TlsConnector::from(Arc::clone(&self.tls));
         let (outcome, took) = timed(timeout(TLS_LIMIT, connector.connect(name, tcp))).await;
         exchange.trace.borrow_mut().tls = Some(took);
@@ -138,6 +138,12 @@ impl Surroundings {
             Err(_) => Err(failure::TLS_TIMEOUT),
         }
     }
+}
+
+/// The name to verify the certificate against. A host name is also sent as SNI; for an address rustls sends none
+/// (RFC 6066 §3, C22). `None` if no certificate could be for that name.
+fn server_name(target: &TargetUrl) -> Option<ServerName<'static>> {
+    ServerName::try_from(target.tls_name()).ok()
 }
 
 /// What a future came to, and how long it took.

@@ -1,5 +1,6 @@
 //! What several tests need.
 
+pub mod program;
 pub mod raw;
 pub mod receiver;
 pub mod server;

@@ -7,6 +7,7 @@ use serde_json::value::RawValue;
 
 use crate::support::program::{finish, program};
 use crate::support::raw::RawReceiver;
+use crate::support::tls::Authority;
 
 const KEY: &str = "ph_0123456789abcdef";
 /// An answer of the API with nothing in it.
@@ -91,5 +92,85 @@ fn a_policy_goes_out_as_it_was_given_too() {
         assert_eq!(outcome(client(&receiver.url(""), &arguments)).0, 0);
         let body = String::from_utf8(receiver.only_request().body).unwrap();
         assert_eq!(body, format!(r#"{{"url":"http://r.test/","policy":{posted},"event_types":["order.*"]}}"#));
+    }
+}
+
+#[test]
+fn a_redirect_is_told_and_never_followed() {
+    let elsewhere = RawReceiver::answering(ANSWER);
+    for status in ["301 Moved", "302 Found", "303 See Other", "307 Temporary", "308 Permanent"] {
+        for arguments in [&["policies"][..], &["send", "order.paid"]] {
+            let location = elsewhere.url("/login");
+            let server = RawReceiver::answering(format!(
+                "HTTP/1.1 {status}\r\nLocation: {location}\r\nContent-Length: 0\r\n\r\n"
+            ));
+            let (code, err) = outcome(client(&server.url(""), arguments));
+            assert_eq!(code, 1, "{status}");
+            assert!(err.contains(&location) && err.contains("redirect") && err.contains(&status[..3]), "{err}");
+            assert!(!err.contains(KEY) && server.only_request().header("x-api-key") == Some(KEY), "{err}");
+        }
+    }
+    assert_eq!(elsewhere.connections(), 0);
+}
+
+#[test]
+fn where_a_redirect_points_is_told_in_full_if_it_says_so_at_all() {
+    for (location, told) in [("Location: /login?next=1\r\n", "/login?next=1"), ("", "does not say where")] {
+        let server = RawReceiver::answering(format!("HTTP/1.1 302 Found\r\n{location}Content-Length: 0\r\n\r\n"));
+        let (code, err) = outcome(client(&server.url(""), &["policies"]));
+        let told = if told.starts_with('/') { server.url(told) } else { told.to_owned() };
+        assert!(code == 1 && err.contains(&told), "{err}");
+    }
+}
+
+#[test]
+fn an_https_server_is_asked_if_an_authority_vouches_for_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let (ours, stranger) = (Authority::new("ours"), Authority::new("a stranger's"));
+    let file = folder.path().join("roots.pem");
+    std::fs::write(&file, ours.root_pem()).unwrap();
+    let trusting = |url: &str| {
+        let mut command = client(url, &["policies"]);
+        command.env("SSL_CERT_FILE", &file).env_remove("SSL_CERT_DIR");
+        outcome(command)
+    };
+    for host in ["localhost", "127.0.0.1"] {
+        let server = ours.server(&["localhost", "127.0.0.1"], |_| ());
+        assert_eq!(trusting(&server.url(host)), (0, String::new()));
+        let (_, alpn) = server.hellos.recv().unwrap();
+        assert_eq!(alpn.as_deref(), Some(&b"http/1.1"[..]));
+    }
+    for server in [stranger.server(&["localhost"], |_| ()), ours.server(&["other.test"], |_| ())] {
+        let (code, err) = trusting(&server.url("localhost"));
+        assert_eq!(code, 1);
+        assert!(err.contains("certificate") && err.contains("SSL_CERT_FILE") && err.contains("localhost"), "{err}");
+        assert!(server.hellos.try_recv().is_err(), "nothing is asked of a stranger");
+    }
+    // Without the file the system's authorities count, and they know nothing of ours.
+    let server = ours.server(&["localhost"], |_| ());
+    let (code, err) = outcome(client(&server.url("localhost"), &["policies"]));
+    assert!(code == 1 && err.contains("certificate"), "{err}");
+}
+
+#[test]
+fn a_server_without_tls_is_told_apart() {
+    let plain = RawReceiver::scripted(|conversation| {
+        conversation.write(b"HTTP/1.1 400 Bad Request\r\n\r\n");
+        conversation.wait_for_close();
+    });
+    let (code, err) = outcome(client(&plain.url("").replace("http:", "https:"), &["policies"]));
+    assert!(code == 1 && err.contains("does not speak TLS"), "{err}");
+}
+
+#[test]
+fn an_address_that_is_none_is_named() {
+    for (url, code, part) in [
+        ("127.0.0.1:8080", 2, "--url: 127.0.0.1:8080/"),
+        ("ht tp://x", 2, "--url: ht tp://x/"),
+        ("ftp://x", 1, "no answer from ftp://x: "),
+        ("https://127.0.0.1:1", 1, "no answer from https://127.0.0.1:1: "),
+    ] {
+        let (exit, err) = outcome(client(url, &["policies"]));
+        assert!(exit == code && err.contains(part), "{exit}: {err}");
     }
 }

@@ -4,3 +4,4 @@ pub mod program;
 pub mod raw;
 pub mod receiver;
 pub mod server;
+pub mod tls;

@@ -6,11 +6,12 @@
 //! ```text
 //!   domain      nothing of ours          everything is decided here
 //!   clock       domain
+//!   tls         nothing of ours
 //!   store       domain, clock            three rooms that know nothing of each other's insides:
-//!   transport   domain                   the database, the network,
+//!   transport   domain, tls              the database, the network,
 //!   engine      domain, clock, store, transport                       the actors
 //!   api         domain, clock, config, store, engine
-//!   cli         domain, clock, config, app
+//!   cli         domain, clock, config, app, tls
 //!   app         everything
 //! ```
 //!
@@ -25,6 +26,7 @@
 //! | [`app`] | puts everything together, and takes it apart in order |
 //! | [`config`] | every setting, validated once |
 //! | [`clock`] | the only reader of time and randomness |
+//! | [`tls`] | whom our TLS connections trust, those of attempts and of the command line |
 //!
 //! `tests/it/house.rs` checks the imports.
 //!
@@ -57,4 +59,5 @@ pub mod config;
 pub mod domain;
 pub mod engine;
 pub mod store;
+pub mod tls;
 pub mod transport;

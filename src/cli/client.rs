@@ -1,24 +1,13 @@
 //! The API from a shell: `send`, `endpoints`, `deliveries`, `dlq`, `policies`. Tables for people, `--json` for programs.
 
-use clap::{Args, Subcommand};
-use serde_json::{Map, Value, json};
+use clap::Subcommand;
+use serde::Serialize;
+use serde_json::value::{RawValue, to_raw_value};
+use serde_json::{Value, json};
 
-use super::{Failure, print_line, table};
+use super::connection::Connection;
+use super::{Failure, print_line, table, usage};
 use crate::domain::excerpt::escape_for_terminal;
-
-/// Where the API is, and who asks.
-#[derive(Args, Clone)]
-pub struct Connection {
-    /// The API's address
-    #[arg(long = "url", env = "POSTHASTE_URL", default_value = "http://127.0.0.1:8080", global = true)]
-    api: String,
-    /// The API key
-    #[arg(long, env = "POSTHASTE_API_KEY", hide_env_values = true, global = true)]
-    api_key: Option<String>,
-    /// Print the API's answer as it is
-    #[arg(long, global = true)]
-    json: bool,
-}
 
 #[derive(Subcommand)]
 pub enum Client {
@@ -126,47 +115,27 @@ pub enum DlqAction {
     },
 }
 
-/// An answer of the API.
-pub struct Got {
-    pub status: u16,
-    pub body: Value,
+/// An event as it is posted. The JSON that people give stays the text that it is: a value read from it would lose the
+/// order of members, repeated ones, and digits that no `f64` holds (S2).
+#[derive(Serialize)]
+struct Event {
+    #[serde(rename = "type")]
+    event_type: String,
+    data: Box<RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    endpoint_ids: Vec<String>,
 }
 
-impl Connection {
-    pub fn new(url: String, api_key: String) -> Connection {
-        Connection { api: url, api_key: Some(api_key), json: false }
-    }
-
-    /// One request to `/api/v1/webhooks` + `path`.
-    pub async fn request(&self, method: &str, path: &str, body: Option<Value>) -> Result<Got, Failure> {
-        let url = format!("{}/api/v1/webhooks{path}", self.api.trim_end_matches('/'));
-        let method = awc::http::Method::from_bytes(method.as_bytes())?;
-        let client = awc::Client::builder().timeout(std::time::Duration::from_secs(90)).finish();
-        let mut request = client.request(method, &url);
-        if let Some(key) = &self.api_key {
-            request = request.insert_header(("X-API-Key", key.as_str()));
-        }
-        let sent = match body {
-            Some(body) => request.send_json(&body).await,
-            None => request.send().await,
-        };
-        let mut answer = sent.map_err(|error| format!("no answer from {}: {error}", self.api))?;
-        let bytes = answer.body().limit(32 * 1024 * 1024).await?;
-        let body = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
-        Ok(Got { status: answer.status().as_u16(), body })
-    }
-
-    /// The same, where anything but success is a failure told in the API's words.
-    pub async fn ask(&self, method: &str, path: &str, body: Option<Value>) -> Result<Value, Failure> {
-        let got = self.request(method, path, body).await?;
-        match got.status {
-            200..=299 => Ok(got.body),
-            status => {
-                let word = |name: &str| escape_for_terminal(got.body[name].as_str().unwrap_or_default().as_bytes());
-                Err(format!("{status} {}: {}", word("code"), word("detail")).into())
-            }
-        }
-    }
+/// An endpoint as it is created; its policy is text for the same reason, so that the API judges what was given.
+#[derive(Serialize)]
+struct NewEndpoint {
+    url: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    policy: Option<Box<RawValue>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    event_types: Vec<String>,
 }
 
 impl Client {
@@ -177,16 +146,10 @@ impl Client {
     async fn go(self) -> Result<(), Failure> {
         match self {
             Client::Send { event_type, data, id, endpoint, connection } => {
-                let mut event = Map::new();
-                event.insert("type".into(), json!(event_type));
-                event.insert("data".into(), serde_json::from_str(&text_of(&data)?)?);
-                if let Some(id) = id {
-                    event.insert("id".into(), json!(id));
-                }
-                if !endpoint.is_empty() {
-                    event.insert("endpoint_ids".into(), json!(endpoint));
-                }
-                let answer = connection.ask("POST", "/events", Some(Value::Object(event))).await?;
+                let data = json_text("data", &text_of(&data)?)?;
+                let event = Event { event_type, data, id, endpoint_ids: endpoint };
+                let body = serde_json::to_string(&event)?;
+                let answer = connection.request("POST", "/events", Some(body)).await?.success()?;
                 show(&connection, &answer, &["id", "endpoint_id", "state"], "deliveries")
             }
             Client::Endpoints { action, connection } => endpoints(action, &connection).await,
@@ -225,15 +188,13 @@ async fn endpoints(action: Option<EndpointAction>, connection: &Connection) -> R
             return show(connection, &answer, &ENDPOINT_COLUMNS, "data");
         }
         Some(EndpointAction::Create { url, policy, event_type }) => {
-            let mut body = json!({"url": url});
-            if let Some(policy) = policy {
-                let object = policy.trim_start().starts_with('{');
-                body["policy"] = if object { serde_json::from_str(&policy)? } else { json!(policy) };
-            }
-            if !event_type.is_empty() {
-                body["event_types"] = json!(event_type);
-            }
-            connection.ask("POST", "/endpoints", Some(body)).await?
+            let policy = policy.map(|policy| match policy.trim_start().starts_with('{') {
+                true => json_text("--policy", &policy),
+                false => Ok(to_raw_value(&policy)?),
+            });
+            let body =
+                serde_json::to_string(&NewEndpoint { url, policy: policy.transpose()?, event_types: event_type })?;
+            connection.request("POST", "/endpoints", Some(body)).await?.success()?
         }
         Some(EndpointAction::Show { id }) => connection.ask("GET", &one(&id, ""), None).await?,
         Some(EndpointAction::Status { id }) => connection.ask("GET", &one(&id, "/status"), None).await?,
@@ -277,6 +238,11 @@ fn text_of(text: &str) -> Result<String, Failure> {
         (_, Some(path)) => std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}").into()),
         (text, None) => Ok(text.to_owned()),
     }
+}
+
+/// JSON that was given for `what`, checked and otherwise left alone.
+fn json_text(what: &str, text: &str) -> Result<Box<RawValue>, Failure> {
+    serde_json::from_str(text).map_err(|error| usage(format!("{what}: this is not JSON: {error}")))
 }
 
 fn query(parameters: &[(&str, Option<String>)]) -> String {

@@ -12,7 +12,7 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::client::Connection;
+use super::connection::Connection;
 use super::receive::{self, Behaviour, Received};
 use super::script::{self, Act};
 use super::{Failure, print_line};

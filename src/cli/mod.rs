@@ -1,6 +1,7 @@
 //! The command line: one sub-command per file. Exit code 0 when it worked, 1 when it did not, 2 for wrong arguments.
 
 mod client;
+mod connection;
 mod demo;
 mod receive;
 mod script;

@@ -15,15 +15,15 @@ use rustls::pki_types::CertificateDer;
 use super::connect::{Connector, Surroundings};
 use super::exchange::{CURRENT, Exchange};
 use super::failure::{self, Failure};
-use super::idle::IDLE_LIMIT;
+use super::idle::{IDLE_LIMIT, IdlePlaces, MAX_IDLE};
 use super::now;
 use super::resolve::{Lookups, Resolve, SystemResolver};
-use super::tls;
 use super::{Request, Transport, TransportFactory};
 use crate::domain::attempt::{Answer, Finding, Report, Timing};
 use crate::domain::excerpt::{EXCERPT_BYTES, clean};
 use crate::domain::target::{AddressPolicy, TargetUrl};
 use crate::domain::time::Span;
+use crate::tls;
 
 /// Requests in flight per endpoint; above every `max_in_flight` (S19), so that nothing ever waits in awc's pool, where
 /// the wait would count in the receiver's timeout.
@@ -53,7 +53,7 @@ impl Default for Options {
     }
 }
 
-/// Opens transports that share a resolver, an address policy and a TLS configuration.
+/// Opens transports that share a resolver, an address policy, a TLS configuration and the places for idle connections.
 pub struct AwcFactory(Arc<Surroundings>);
 
 impl AwcFactory {
@@ -63,7 +63,12 @@ impl AwcFactory {
     /// One of the extra roots is not a usable certificate.
     pub fn new(options: Options) -> Result<Self, rustls::Error> {
         let tls = tls::client_config(&options.extra_roots)?;
-        Ok(AwcFactory(Arc::new(Surroundings { lookups: Lookups::new(options.resolver), policy: options.policy, tls })))
+        Ok(AwcFactory(Arc::new(Surroundings {
+            lookups: Lookups::new(options.resolver),
+            policy: options.policy,
+            tls,
+            idle_places: IdlePlaces::new(MAX_IDLE),
+        })))
     }
 }
 

@@ -13,19 +13,19 @@ use actix_service::Service;
 use actix_tls::connect::{ConnectError, ConnectInfo, Connection};
 use awc::http::Uri;
 use futures_util::future::LocalBoxFuture;
+use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::dial::dial;
 use super::exchange::{CURRENT, Exchange};
 use super::failure::{self, Failure};
-use super::idle::{Janitor, Line};
+use super::idle::{IdlePlaces, Janitor, Line};
 use super::now;
 use super::resolve::Lookups;
 use super::stream::Stream;
-use super::tls;
 use super::wire::Wire;
-use crate::domain::target::{AddressPolicy, Host, Scheme};
+use crate::domain::target::{AddressPolicy, Host, Scheme, TargetUrl};
 use crate::domain::time::Span;
 
 /// How long it may take until one of the addresses accepts a connection.
@@ -38,6 +38,7 @@ pub struct Surroundings {
     pub lookups: Lookups,
     pub policy: AddressPolicy,
     pub tls: Arc<rustls::ClientConfig>,
+    pub idle_places: IdlePlaces,
 }
 
 /// Makes connections for one endpoint's awc client.
@@ -48,7 +49,6 @@ pub struct Connector {
 }
 
 /// What belongs to one endpoint.
-#[derive(Default)]
 struct Own {
     janitor: Rc<Janitor>,
     /// The last lookup of its name failed.
@@ -57,7 +57,8 @@ struct Own {
 
 impl Connector {
     pub fn new(around: Arc<Surroundings>) -> Self {
-        Connector { around, own: Rc::default() }
+        let own = Own { janitor: Janitor::new(around.idle_places.clone()), suspect: Cell::new(false) };
+        Connector { around, own: Rc::new(own) }
     }
 }
 
@@ -127,7 +128,7 @@ impl Surroundings {
     }
 
     async fn handshake(&self, exchange: &Exchange, tcp: TcpStream) -> Result<Wire, Failure> {
-        let name = tls::server_name(&exchange.target).ok_or(failure::CERT_OTHER_HOST)?;
+        let name = server_name(&exchange.target).ok_or(failure::CERT_OTHER_HOST)?;
         let connector = tokio_rustls::TlsConnector::from(Arc::clone(&self.tls));
         let (outcome, took) = timed(timeout(TLS_LIMIT, connector.connect(name, tcp))).await;
         exchange.trace.borrow_mut().tls = Some(took);
@@ -137,6 +138,12 @@ impl Surroundings {
             Err(_) => Err(failure::TLS_TIMEOUT),
         }
     }
+}
+
+/// The name to verify the certificate against. A host name is also sent as SNI; for an address rustls sends none
+/// (RFC 6066 §3, C22). `None` if no certificate could be for that name.
+fn server_name(target: &TargetUrl) -> Option<ServerName<'static>> {
+    ServerName::try_from(target.tls_name()).ok()
 }
 
 /// What a future came to, and how long it took.

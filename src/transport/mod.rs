@@ -12,7 +12,6 @@ mod idle;
 pub mod resolve;
 mod stopwatch;
 mod stream;
-mod tls;
 mod wire;
 
 use std::sync::Arc;

@@ -17,7 +17,8 @@
 //!   directions run at once.
 //! - *Where a response ends:* interim responses, bodies without length, `204` with a length, HTTP/1.0, `close` in a list
 //!   (see [`ResponseFraming`]). awc gets a head with a `content-length` that is true.
-//! - *What it puts back into the pool:* it gets `connection: close` unless the message ended exactly where it should.
+//! - *What it puts back into the pool:* it gets `connection: close` unless the message ended exactly where it should and
+//!   there is a place for another idle connection.
 
 use std::fmt;
 use std::io::{self, IoSlice};
@@ -34,7 +35,7 @@ use tokio::time::{Sleep, sleep_until};
 use super::exchange::{CURRENT, Exchange};
 use super::failure::{self, Failure};
 use super::framing::ResponseFraming;
-use super::idle::{Janitor, Line};
+use super::idle::{IdlePlace, Janitor, Line};
 use super::now;
 use super::wire::Wire;
 
@@ -56,8 +57,8 @@ enum Phase {
     Idle,
     /// Our request goes out, the answer comes in.
     Asking(Box<Asking>),
-    /// awc is handed the answer; another request may follow or not.
-    Answering { clean: Bytes, reusable: bool },
+    /// awc is handed the answer; another request may follow if there is a place to wait for it.
+    Answering { clean: Bytes, place: Option<IdlePlace> },
     /// It has carried its last exchange.
     Over,
 }
@@ -101,7 +102,8 @@ impl Stream {
         self.phase = match outcome {
             Ok(()) => {
                 asking.exchange.trace.borrow_mut().body_truncated = asking.framing.is_truncated();
-                Phase::Answering { clean: asking.clean_response(), reusable: asking.is_reusable() }
+                let place = if asking.is_reusable() { self.janitor.place() } else { None };
+                Phase::Answering { clean: asking.clean_response(place.is_some()), place }
             }
             Err(failure) => {
                 asking.exchange.fail(failure);
@@ -114,7 +116,7 @@ impl Stream {
 
     /// Closes the socket now, wherever awc keeps the stream.
     fn close(&mut self) {
-        self.line.wire.take();
+        self.line.close();
         self.phase = Phase::Over;
     }
 }
@@ -125,17 +127,18 @@ impl AsyncRead for Stream {
         ready!(this.poll_answer(cx))?;
         match &mut this.phase {
             Phase::Idle => this.poll_idle(cx),
-            Phase::Answering { clean, reusable } => {
+            Phase::Answering { clean, place } => {
                 let part = clean.split_to(clean.len().min(buf.remaining()));
                 buf.put_slice(&part);
                 if clean.has_remaining() {
                     return Poll::Ready(Ok(()));
                 }
-                if *reusable {
-                    this.phase = Phase::Idle;
-                    this.janitor.lay_down(&this.line);
-                } else {
-                    this.close();
+                match place.take() {
+                    Some(place) => {
+                        this.phase = Phase::Idle;
+                        this.janitor.lay_down(&this.line, place);
+                    }
+                    None => this.close(),
                 }
                 Poll::Ready(Ok(()))
             }
@@ -289,7 +292,8 @@ impl Asking {
     }
 
     /// The answer as awc gets it: what matters of the head, and what was kept of the body as if that were all.
-    fn clean_response(&self) -> Bytes {
+    /// `goes_on` tells whether the connection may carry another exchange.
+    fn clean_response(&self, goes_on: bool) -> Bytes {
         let Some(head) = self.framing.head() else {
             return Bytes::new();
         };
@@ -301,7 +305,7 @@ impl Asking {
             clean.put_slice(retry_after.as_bytes());
             clean.put_slice(b"\r\n");
         }
-        if !self.is_reusable() {
+        if !goes_on {
             clean.put_slice(b"connection: close\r\n");
         }
         clean.put_slice(b"\r\n");

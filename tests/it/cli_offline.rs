@@ -2,12 +2,14 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::process::{Child, ChildStdout, Command};
 use std::time::{Duration, Instant};
 
 use posthaste::domain::secret::SigningSecret;
 use posthaste::domain::signature::{sign_standard, sign_timestamped};
 use serde_json::Value;
+
+use crate::support::program::{program, run};
 
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 const OTHER: &str = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYX";
@@ -15,24 +17,6 @@ const BODY: &str = r#"{"id":"evt_1","type":"order.created"}"#;
 const SIGNED_AT: i64 = 1_788_445_441;
 /// For what happens in milliseconds.
 const PATIENCE: Duration = Duration::from_secs(20);
-
-fn program(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_posthaste"));
-    command.args(arguments).env_remove("POSTHASTE_SECRET").stdin(Stdio::null());
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    command
-}
-
-fn run(arguments: &[&str], stdin: &str) -> (i32, String, String) {
-    let mut child = program(arguments).stdin(Stdio::piped()).spawn().unwrap();
-    // A program that refuses its arguments reads nothing.
-    let _ = child.stdin.take().unwrap().write_all(stdin.as_bytes());
-    let Output { status, stdout, stderr } = child.wait_with_output().unwrap();
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    let (out, err) = (text(stdout), text(stderr));
-    assert!(!out.contains('\u{1b}') && !err.contains('\u{1b}'), "colours in a pipe: {out}{err}");
-    (status.code().unwrap(), out, err)
-}
 
 fn wait(child: &mut Child) -> i32 {
     let deadline = Instant::now() + PATIENCE;

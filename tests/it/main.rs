@@ -3,6 +3,7 @@
 
 mod api;
 mod behind;
+mod cli_client;
 mod cli_offline;
 mod house;
 mod plans;

@@ -1,5 +1,7 @@
 //! What several tests need.
 
+pub mod program;
 pub mod raw;
 pub mod receiver;
 pub mod server;
+pub mod tls;

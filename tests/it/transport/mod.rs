@@ -2,6 +2,7 @@
 
 mod addresses;
 mod answers;
+mod idle;
 mod limits;
 mod requests;
 mod reuse;

@@ -1,16 +1,15 @@
-//! The TLS side of a connection: one client configuration for the whole process.
+//! Whom our own TLS connections trust, and how they speak: attempts ([`transport`](crate::transport)) and the command
+//! line's requests to the API ([`cli`](crate::cli)) alike.
 
 use std::sync::Arc;
 
-use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::pki_types::CertificateDer;
 use rustls::{ClientConfig, RootCertStore};
 
-use crate::domain::target::TargetUrl;
-
-/// Builds the configuration that all connections of a factory share: ring, TLS 1.2 and 1.3, the system's roots and
-/// `extra_roots` (private authorities), and only `http/1.1` in ALPN, so that no receiver answers in HTTP/2 (C03).
+/// Builds a client's configuration: ring, TLS 1.2 and 1.3, the system's roots (or those that `SSL_CERT_FILE` and
+/// `SSL_CERT_DIR` name instead) and `extra_roots`, and only `http/1.1` in ALPN, so that nobody answers in HTTP/2 (C03).
 ///
-/// Reads the system's certificate files: call it once, at start.
+/// Reads certificate files, hundreds of them on some systems: call it once and share what it returns.
 ///
 /// # Errors
 /// One of `extra_roots` is not a usable certificate.
@@ -23,7 +22,7 @@ pub fn client_config(extra_roots: &[CertificateDer<'static>]) -> Result<Arc<Clie
     // Systems ship certificates that rustls refuses; that is no reason to refuse the others.
     let (usable, _) = roots.add_parsable_certificates(native.certs);
     if usable == 0 {
-        log::warn!("the system has no root certificates: https receivers will not be trusted");
+        log::warn!("the system has no root certificates: no https server will be trusted");
     }
     for root in extra_roots {
         roots.add(root.clone())?;
@@ -35,10 +34,4 @@ pub fn client_config(extra_roots: &[CertificateDer<'static>]) -> Result<Arc<Clie
         .with_no_client_auth();
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(Arc::new(config))
-}
-
-/// The name to verify the certificate against. A host name is also sent as SNI; for an address rustls sends none
-/// (RFC 6066 §3, C22). `None` if no certificate could be for that name.
-pub fn server_name(target: &TargetUrl) -> Option<ServerName<'static>> {
-    ServerName::try_from(target.tls_name()).ok()
 }

@@ -113,7 +113,7 @@ pub async fn list(api: Data<Api>, Reader(caller): Reader, request: HttpRequest) 
         state: query.word("state", State::ALL, State::as_str),
         event_id: query.id("event_id"),
         event_type: query.event_type("event_type").map(|event_type| event_type.as_str().to_owned()),
-        status: query.number("status", 100..=599).and_then(|status| u16::try_from(status).ok()),
+        status: query.number("status", 100..=999).and_then(|status| u16::try_from(status).ok()),
         error_kind: query.word("error_kind", ErrorKind::ALL, ErrorKind::as_str).map(ErrorKind::as_str),
         created_after,
         created_before,

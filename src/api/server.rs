@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use actix_web::body::MessageBody;
 use actix_web::dev::{Server, ServiceFactory, ServiceRequest, ServiceResponse};
+use actix_web::http::Method;
 use actix_web::http::header::{CACHE_CONTROL, HeaderName, HeaderValue, X_CONTENT_TYPE_OPTIONS};
 use actix_web::middleware::{Next, from_fn};
 use actix_web::web::{self, Data};
@@ -13,6 +14,7 @@ use actix_web::{App, Error, HttpResponse, HttpServer};
 
 use super::problem::Problem;
 use super::{Api, limits, routes};
+use crate::domain::excerpt::escape_for_terminal;
 
 /// An idle connection of a caller is kept for so long.
 const KEEP_ALIVE: Duration = Duration::from_secs(75);
@@ -46,7 +48,11 @@ async fn finish(
     next: Next<impl MessageBody>,
 ) -> Result<ServiceResponse<impl MessageBody>, Error> {
     let scale = request.app_data::<Data<Api>>().map_or(1.0, |api| api.store.clock().scale());
+    let deed = deed(request.method(), request.path());
     let mut answer = next.call(request).await?;
+    if let Some(deed) = deed.filter(|_| answer.status().is_success()) {
+        log::info!("{deed}: {}", answer.status().as_u16());
+    }
     let headers = answer.headers_mut();
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
@@ -57,6 +63,13 @@ async fn finish(
         headers.insert(HeaderName::from_static("posthaste-time-scale"), scale);
     }
     Ok(answer)
+}
+
+/// What a person does to endpoints, deliveries and keys, for the log: whoever reads there why deliveries stopped finds who
+/// was disabled. Events are not deeds, and looking changes nothing.
+fn deed(method: &Method, path: &str) -> Option<String> {
+    let event = path.ends_with("/events") || path.ends_with("/events/batch") || path.ends_with("/policies/simulate");
+    (!method.is_safe() && !event).then(|| format!("{method} {}", escape_for_terminal(path.as_bytes())))
 }
 
 /// Serves; the server runs when it is polled. Returns the address it listens on.

@@ -77,18 +77,18 @@ impl EventFilter {
         EventFilter(Arc::new([Pattern::Any]))
     }
 
-    /// Reads the list in `event_types`. An empty list is refused (an endpoint that wants nothing is a mistake). The
-    /// error is a sentence that names the entry by its position.
-    pub fn parse<T: AsRef<str>>(list: &[T]) -> Result<EventFilter, String> {
+    /// Reads the list in `event_types`. An empty list is refused: an endpoint that wants nothing is a mistake.
+    pub fn parse<T: AsRef<str>>(list: &[T]) -> Result<EventFilter, BadFilter> {
+        let whole = |message: String| Err(BadFilter { entry: None, message });
         if list.is_empty() {
-            return Err("The list of event types must not be empty; leave it out to get every event.".into());
+            return whole("The list of event types must not be empty; leave it out to get every event.".into());
         }
         if list.len() > MAX_PATTERNS {
-            return Err(format!("At most {MAX_PATTERNS} event types can be listed; '*' means all."));
+            return whole(format!("At most {MAX_PATTERNS} event types can be listed; '*' means all."));
         }
         let patterns = list.iter().enumerate().map(|(index, text)| {
-            Pattern::parse(text.as_ref())
-                .map_err(|reason| format!("Entry {index} of the list of event types: {reason}"))
+            let bad = |message: String| BadFilter { entry: Some(index), message };
+            Pattern::parse(text.as_ref()).map_err(|reason| bad(reason.to_string()))
         });
         Ok(EventFilter(patterns.collect::<Result<_, _>>()?))
     }
@@ -102,6 +102,15 @@ impl EventFilter {
     pub fn patterns(&self) -> &[Pattern] {
         &self.0
     }
+}
+
+/// Why a list is no filter, as a sentence.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct BadFilter {
+    /// The entry at fault, counted from 0; `None`: the list as a whole.
+    pub entry: Option<usize>,
+    pub message: String,
 }
 
 /// A list of texts.
@@ -241,7 +250,7 @@ mod tests {
         assert!(Pattern::parse(&format!("{}.*", "a".repeat(127))).is_err());
         assert!(EventFilter::parse::<&str>(&[]).is_err());
         assert!(EventFilter::parse(&["a"; MAX_PATTERNS + 1]).is_err());
-        assert!(EventFilter::parse(&["a", "b*"]).unwrap_err().contains("Entry 1"));
+        assert_eq!(EventFilter::parse(&["a", "b*"]).unwrap_err().entry, Some(1));
     }
 
     #[test]

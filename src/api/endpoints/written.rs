@@ -16,7 +16,7 @@ use crate::domain::ids::{EndpointNo, TenantNo};
 use crate::domain::json_reader::{At, Members};
 use crate::domain::policy_spec::PolicySpec;
 use crate::domain::secret::{SecretSet, SigningSecret};
-use crate::domain::subscription::{EventFilter, MAX_PATTERNS};
+use crate::domain::subscription::{BadFilter, EventFilter, MAX_PATTERNS};
 use crate::domain::target::{AddressPolicy, TargetUrl};
 use crate::domain::time::Timestamp;
 use crate::store::endpoint_record::EndpointRecord;
@@ -271,7 +271,11 @@ fn read_event_types(at: &At, errors: &mut FieldErrors) -> Option<EventFilter> {
     if texts.len() < elements.len() {
         return None;
     }
-    EventFilter::parse(&texts).map_err(|message| errors.push(&at.path, message)).ok()
+    let bad = |bad: BadFilter| {
+        let path = bad.entry.map_or(at.path.to_string(), |entry| format!("{}[{entry}]", at.path));
+        errors.push(&path, bad.message);
+    };
+    EventFilter::parse(&texts).map_err(bad).ok()
 }
 
 fn read_prefix(at: &At, errors: &mut FieldErrors) -> Option<HeaderPrefix> {

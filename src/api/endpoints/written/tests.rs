@@ -72,7 +72,7 @@ fn every_fault_is_named() {
     check(r#", "event_types": []"#, &["event_types"]);
     check(r#", "event_types": "a""#, &["event_types"]);
     check(r#", "event_types": ["a", 1, "b", null]"#, &["event_types[1]", "event_types[3]"]);
-    check(r#", "event_types": ["a", "b*"]"#, &["event_types"]);
+    check(r#", "event_types": ["a", "b*"]"#, &["event_types[1]"]);
     check(r#", "policy": "gentle""#, &["policy"]);
     check(r#", "policy": {"timeout": 5, "jitter": 2}"#, &["policy.jitter", "policy.timeout"]);
     check(r#", "policy": {"schedule": {"ladder": ["1s", "25h"]}}"#, &["policy.schedule.ladder[1]"]);

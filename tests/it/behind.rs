@@ -8,19 +8,18 @@ use diesel::sql_types::{BigInt, Binary};
 use futures_util::FutureExt;
 use posthaste::clock::Clock;
 use posthaste::domain::content::ByteBudget;
-use posthaste::domain::event::{EventId, compose_body};
-use posthaste::domain::event_type::EventType;
 use posthaste::domain::ids::EndpointNo;
 use posthaste::domain::time::Timestamp;
-use posthaste::store::accept::{Accept, NewEvent};
+use posthaste::store::accept::Accept;
 use posthaste::store::change::{CreateEndpoint, DeleteEndpoint, RemoveDeleted};
 use posthaste::store::hint::NoHints;
 use posthaste::store::list::{DeliveryFilter, EventFilter, From, ListDeliveries, ListEvents, Page};
 use posthaste::store::numbers::decode;
-use posthaste::store::rows::EndpointRow;
 use posthaste::store::sentence::Question;
 use posthaste::store::sqlite::{Readers, Writer, WriterHandle, begin, open};
 use posthaste::store::{DEFAULT_TENANT, Store, Vault};
+
+use crate::support::stored::{endpoint_row, new_event};
 
 /// A writer on a thread of its own, and a store that asks on this one.
 struct Bench {
@@ -49,41 +48,13 @@ impl Bench {
     }
 
     async fn endpoint(&self) -> EndpointNo {
-        let row = EndpointRow {
-            no: 0,
-            tenant: DEFAULT_TENANT.0,
-            id: format!("ep_{}", self.clock.random_bits()),
-            version: 1,
-            url: "https://receiver.example/".into(),
-            description: String::new(),
-            event_types: "[\"*\"]".into(),
-            policy: "\"orbit\"".into(),
-            max_in_flight: 16,
-            header_prefix: None,
-            headers: Vec::new(),
-            secrets: Vec::new(),
-            metadata: "{}".into(),
-            status: "enabled".into(),
-            disabled_reason: None,
-            disabled_at: None,
-            cut: 0,
-            counted_from: 0,
-            deleted_at: None,
-            created_at: 0,
-            updated_at: 0,
-        };
+        let row = endpoint_row(format!("ep_{}", self.clock.random_bits()), "[\"*\"]");
         EndpointNo(self.store.write(CreateEndpoint(row)).await.expect("an endpoint").no)
     }
 
     async fn accept(&self, count: usize) {
         let now = self.clock.now();
-        let event = |_| {
-            let id = EventId::parse(&format!("evt_{}", self.clock.random_bits())).expect("an id");
-            let event_type = EventType::parse("a").expect("a type");
-            let (body, data_start) = compose_body(&id, &event_type, now, "1");
-            let (created_at, received_at, endpoint_ids) = (now, now, None);
-            NewEvent { id, generated: true, event_type, created_at, received_at, body, data_start, endpoint_ids }
-        };
+        let event = |_| new_event(&format!("evt_{}", self.clock.random_bits()), "a", now);
         let events = (0..count).map(event).collect();
         let accepted = self.store.write(Accept { tenant: DEFAULT_TENANT, events }).await.expect("a commit");
         assert_eq!(accepted.expect("nothing is refused").len(), count);

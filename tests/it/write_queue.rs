@@ -7,26 +7,22 @@ use futures_util::FutureExt;
 use futures_util::future::join_all;
 use posthaste::clock::Clock;
 use posthaste::domain::content::ByteBudget;
-use posthaste::domain::event::{EventId, compose_body};
-use posthaste::domain::event_type::EventType;
 use posthaste::domain::time::Timestamp;
 use posthaste::store::DEFAULT_TENANT;
-use posthaste::store::accept::{Accept, NewEvent};
+use posthaste::store::accept::Accept;
 use posthaste::store::change::KeepAnchor;
 use posthaste::store::error::StoreError;
 use posthaste::store::hint::NoHints;
 use posthaste::store::sentence::Sentence;
 use posthaste::store::sqlite::{Conn, Writer, WriterHandle, begin, open};
 
+use crate::support::stored::new_event;
+
 /// So many bytes of each kind.
 const LIMIT: usize = 64 * 1024;
 
 fn event(no: usize, now: Timestamp) -> Accept {
-    let id = EventId::parse(&format!("evt_{no}")).expect("an id");
-    let event_type = EventType::parse("a").expect("a type");
-    let (body, data_start) = compose_body(&id, &event_type, now, "1");
-    let (created_at, received_at, endpoint_ids) = (now, now, None);
-    let event = NewEvent { id, generated: false, event_type, created_at, received_at, body, data_start, endpoint_ids };
+    let event = new_event(&format!("evt_{no}"), "a", now);
     Accept { tenant: DEFAULT_TENANT, events: vec![event] }
 }
 

@@ -3,3 +3,4 @@
 pub mod raw;
 pub mod receiver;
 pub mod server;
+pub mod stored;

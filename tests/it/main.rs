@@ -3,6 +3,7 @@
 
 mod api;
 mod behind;
+mod changes;
 mod cli_offline;
 mod house;
 mod plans;

@@ -18,7 +18,7 @@ use crate::store::accept::{Accept, Accepted, AcceptedDelivery, NewEvent, Refused
 use crate::store::hint::Hint;
 use crate::store::numbers::encode;
 use crate::store::rows::{DeliveryRow, EventRow, at};
-use crate::store::schema::{deliveries, events};
+use crate::store::schema::{deliveries, event_changes, events};
 use crate::store::sentence::Sentence;
 use crate::store::unfiled::{Card, Place};
 use crate::store::unwritten::Fresh;
@@ -255,6 +255,15 @@ async fn insert_event(
         events::body.eq(event.body.as_ref()),
     );
     insert_into(events::table).values(values).execute(tx.conn).await?;
+    if endpoints.is_empty() {
+        // No delivery's row will tell of it.
+        let change = (
+            event_changes::event.eq(no.0),
+            event_changes::tenant.eq(tenant.0),
+            event_changes::changed_at.eq(tx.stamp.as_micros()),
+        );
+        insert_into(event_changes::table).values(change).execute(tx.conn).await?;
+    }
     Ok(())
 }
 

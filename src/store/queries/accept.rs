@@ -19,7 +19,7 @@ use crate::store::hint::Hint;
 use crate::store::numbers::encode;
 use crate::store::rows::{DeliveryRow, EventRow, at};
 use crate::store::schema::{deliveries, event_changes, events};
-use crate::store::sentence::Sentence;
+use crate::store::sentence::{FIXED_BYTES, Sentence};
 use crate::store::unfiled::{Card, Place};
 use crate::store::unwritten::Fresh;
 
@@ -33,6 +33,9 @@ enum Plan {
     /// The same as an earlier member of this batch.
     Repeats(usize),
 }
+
+/// What an event takes in memory beside its body and the endpoints it is for.
+const EVENT_BYTES: usize = 1_024;
 
 impl Sentence<Conn> for Accept {
     type Reply = Result<Vec<Accepted>, Refused>;
@@ -65,7 +68,11 @@ impl Sentence<Conn> for Accept {
     }
 
     fn bytes(&self) -> usize {
-        self.events.iter().map(|event| event.body.len() + 1_024).sum()
+        let event = |event: &NewEvent| {
+            let ids = event.endpoint_ids.iter().flatten().map(|id| size_of::<String>() + id.len());
+            EVENT_BYTES + event.body.len() + ids.sum::<usize>()
+        };
+        FIXED_BYTES + self.events.iter().map(event).sum::<usize>()
     }
 
     fn weight(&self) -> usize {

@@ -15,7 +15,7 @@ use crate::store::schema::{
     attempts, cuts, deliveries, endpoint_deliveries, endpoint_health, endpoint_lines, endpoints, event_changes, events,
     idempotency, notifications, spared,
 };
-use crate::store::sentence::{Needs, Question, Sentence};
+use crate::store::sentence::{FIXED_BYTES, Needs, Question, Sentence};
 
 /// Blocks of `endpoint_deliveries` looked at in one slice of a removal; they hold 128 numbers at most, and many only one.
 const BLOCKS: i64 = 64;
@@ -204,6 +204,10 @@ impl Sentence<Conn> for Expire {
         touched.failed -= held.len() as i64 - pending;
         touched.dead += held.len() as i64;
         Ok(held.len())
+    }
+
+    fn bytes(&self) -> usize {
+        FIXED_BYTES + size_of_val(&self.on_the_wire[..])
     }
 }
 

@@ -74,6 +74,8 @@ pub struct Tx<'a, C> {
     /// The transaction's `updated_at`: later than any before it (S24).
     pub stamp: Timestamp,
     pub counters: &'a mut Counters,
+    /// So many deliveries have the events that it has accepted or answered as duplicates: what it costs, in time and memory.
+    pub deliveries: usize,
     /// Changes to the counts of endpoints.
     pub uncounted: &'a mut Uncounted,
     /// What has no row yet.

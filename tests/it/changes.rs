@@ -1,20 +1,16 @@
 //! Events in the order of their changes (S24), where their deliveries' rows come late or go with their endpoint (S27).
 
-use std::sync::Arc;
-
 use futures_util::future::join;
 use posthaste::clock::Clock;
-use posthaste::domain::content::ByteBudget;
 use posthaste::domain::ids::{DeliveryNo, EndpointNo};
 use posthaste::domain::time::Timestamp;
 use posthaste::store::DEFAULT_TENANT;
 use posthaste::store::accept::Accept;
 use posthaste::store::change::{CreateEndpoint, DeleteEndpoint, RemoveDeleted, WriteRows};
-use posthaste::store::hint::NoHints;
 use posthaste::store::list::{EventFilter, From, ListEvents, Page};
-use posthaste::store::sqlite::{Readers, Writer, WriterHandle, begin, open};
+use posthaste::store::sqlite::{Readers, Writer, WriterHandle};
 
-use crate::support::stored::{endpoint_row, new_event};
+use crate::support::stored::{Idle, endpoint_row, idle_writer, new_event};
 
 /// A store on one thread: sentences that are queued together are of one transaction.
 struct Bench {
@@ -26,14 +22,7 @@ struct Bench {
 
 impl Bench {
     fn new() -> (Bench, Writer) {
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("test.db").to_string_lossy().into_owned();
-        let mut opened = open(&path).expect("a database");
-        let clock = Clock::resume(None, Timestamp::MIN, 1.0);
-        begin(&mut opened.conn, clock.anchor(), true).expect("the anchor is kept");
-        let (budget, sink) = (ByteBudget::new(1 << 20), Arc::new(NoHints));
-        let writer = Writer::new(opened.conn, clock.clone(), opened.counters, opened.last_stamp, budget, sink, 1 << 20);
-        let (writer, handle) = writer.expect("a writer");
+        let Idle { writer, handle, clock, path, folder } = idle_writer(1 << 20);
         let readers = Readers::inline(&path).expect("a reader");
         (Bench { writer: handle, readers, clock, _folder: folder }, writer)
     }
@@ -47,7 +36,8 @@ impl Bench {
     /// Accepts an event of this id and type.
     async fn accept(&self, id: &str, kind: &str) {
         let event = new_event(id, kind, self.clock.now());
-        let accepted = self.writer.write(Accept { tenant: DEFAULT_TENANT, events: vec![event] }).await;
+        let accepted =
+            self.writer.write(Accept { tenant: DEFAULT_TENANT, events: vec![event], max_deliveries: usize::MAX }).await;
         assert!(accepted.expect("a commit").is_ok());
     }
 

@@ -5,6 +5,7 @@ mod api;
 mod behind;
 mod changes;
 mod cli_offline;
+mod fan_out;
 mod house;
 mod plans;
 mod process;

@@ -5,8 +5,6 @@ use std::sync::Arc;
 
 use futures_util::FutureExt;
 use futures_util::future::join_all;
-use posthaste::clock::Clock;
-use posthaste::domain::content::ByteBudget;
 use posthaste::domain::dispatcher::Spared;
 use posthaste::domain::ids::{DeliveryNo, EndpointNo};
 use posthaste::domain::notice::Notice;
@@ -16,19 +14,18 @@ use posthaste::store::accept::{Accept, NewEvent};
 use posthaste::store::change::*;
 use posthaste::store::error::StoreError;
 use posthaste::store::guard::{Guard, Guarded, Part, Remember, RequestKey, StoredAnswer};
-use posthaste::store::hint::NoHints;
 use posthaste::store::rows::EndpointRow;
 use posthaste::store::sentence::Sentence;
-use posthaste::store::sqlite::{Conn, Writer, WriterHandle, begin, open};
+use posthaste::store::sqlite::{Conn, WriterHandle};
 
-use crate::support::stored::{endpoint_row, new_event};
+use crate::support::stored::{Idle, endpoint_row, idle_writer, new_event};
 
 /// So many bytes of each kind.
 const LIMIT: usize = 64 * 1024;
 
 fn event(no: usize, now: Timestamp) -> Accept {
     let event = new_event(&format!("evt_{no}"), "a", now);
-    Accept { tenant: DEFAULT_TENANT, events: vec![event] }
+    Accept { tenant: DEFAULT_TENANT, events: vec![event], max_deliveries: usize::MAX }
 }
 
 type Queued = Pin<Box<dyn Future<Output = Result<(), StoreError>>>>;
@@ -52,14 +49,7 @@ fn fill<S: Sentence<Conn>>(writer: &WriterHandle, sentence: impl Fn(usize) -> S)
 
 #[actix_web::test]
 async fn the_queue_of_the_writer_is_bounded_for_events_and_for_all_else_apart() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let mut opened = open(&folder.path().join("test.db").to_string_lossy()).expect("a database");
-    let clock = Clock::resume(None, Timestamp::MIN, 1.0);
-    begin(&mut opened.conn, clock.anchor(), true).expect("the anchor is kept");
-    let budget = ByteBudget::new(1 << 20);
-    let writer =
-        Writer::new(opened.conn, clock.clone(), opened.counters, opened.last_stamp, budget, Arc::new(NoHints), LIMIT);
-    let (writer, handle) = writer.expect("a writer");
+    let Idle { writer, handle, clock, folder: _folder, .. } = idle_writer(LIMIT);
 
     // While the writer does not come to anything.
     let anchor = clock.anchor();
@@ -80,13 +70,7 @@ async fn the_queue_of_the_writer_is_bounded_for_events_and_for_all_else_apart() 
 
 #[actix_web::test]
 async fn large_endpoints_fill_the_queue_of_the_writer_sooner() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let mut opened = open(&folder.path().join("test.db").to_string_lossy()).expect("a database");
-    let clock = Clock::resume(None, Timestamp::MIN, 1.0);
-    begin(&mut opened.conn, clock.anchor(), true).expect("the anchor is kept");
-    let (budget, sink) = (ByteBudget::new(1 << 20), Arc::new(NoHints));
-    let writer = Writer::new(opened.conn, clock, opened.counters, opened.last_stamp, budget, sink, LIMIT);
-    let (_writer, handle) = writer.expect("a writer");
+    let Idle { writer: _writer, handle, folder: _folder, .. } = idle_writer(LIMIT);
     let row = EndpointRow { metadata: "x".repeat(LIMIT / 5), ..endpoint_row("ep_1", "[]") };
     assert_eq!(fill(&handle, |_| CreateEndpoint(row.clone())).len(), 4);
 }
@@ -142,7 +126,7 @@ fn a_sentence_is_taken_for_as_large_as_what_it_holds() {
     counts(|bytes| Guarded { guard: guard(text(bytes)), sentence: ReleaseSpared(Vec::new()) });
     counts(|bytes| Part { guard: guard(text(bytes)), sentence: ReleaseSpared(Vec::new()) });
 
-    let accept = |event| Accept { tenant, events: vec![event] };
+    let accept = |event| Accept { tenant, events: vec![event], max_deliveries: usize::MAX };
     counts(|bytes| accept(NewEvent { body: text(bytes).into(), ..new_event("e", "a", now) }));
     let ids = |bytes: usize| vec!["ep_1".to_owned(); bytes / size_of::<String>()];
     counts(|bytes| accept(NewEvent { endpoint_ids: Some(ids(bytes)), ..new_event("e", "a", now) }));

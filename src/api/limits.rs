@@ -12,6 +12,10 @@ pub const EVENT_BYTES: usize = 1024 * 1024;
 pub const BATCH_BYTES: usize = 16 * 1024 * 1024;
 /// Events of a batch.
 pub const BATCH_EVENTS: RangeInclusive<usize> = 1..=1_000;
+/// Deliveries of a batch, each event counted once for each of its endpoints; a full one for a hundred endpoints has as many.
+/// All are made in one transaction, for which everybody else waits, and told in one answer. (An event alone has no such
+/// limit: it cannot be split.)
+pub const BATCH_DELIVERIES: usize = 100_000;
 /// Endpoints that an event may be narrowed to.
 pub const EVENT_ENDPOINT_IDS: RangeInclusive<usize> = 1..=1_000;
 /// Bytes of every other request's body.

@@ -38,6 +38,8 @@ impl NewEvent {
 pub struct Accept {
     pub tenant: TenantNo,
     pub events: Vec<NewEvent>,
+    /// So many deliveries several events may have together. One alone may have any number.
+    pub max_deliveries: usize,
 }
 
 /// One stored event and its deliveries as they are now.
@@ -59,7 +61,7 @@ pub struct AcceptedDelivery {
     pub state: State,
 }
 
-/// Why nothing was stored, and which member is to blame.
+/// Why nothing was stored, and which event is to blame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refused {
     pub index: usize,
@@ -74,4 +76,6 @@ pub enum RefusedWhy {
     UnknownEndpoint(usize),
     /// `endpoint_ids[…]` does not subscribe to this type.
     NotSubscribed(usize),
+    /// With this event they would have more than `max_deliveries`; those before it would not.
+    TooManyDeliveries,
 }

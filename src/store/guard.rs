@@ -17,6 +17,13 @@ pub struct RequestKey {
     pub key: String,
 }
 
+impl RequestKey {
+    /// What its texts take in memory, in bytes.
+    pub fn bytes(&self) -> usize {
+        self.method.len() + self.path.len() + self.key.len()
+    }
+}
+
 /// An answer that is remembered: it holds no secret in clear.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredAnswer {
@@ -42,6 +49,13 @@ pub struct Guard<R> {
     /// Answers older than this are forgotten.
     pub kept_since: Timestamp,
     pub compose: Compose<R>,
+}
+
+impl<R> Guard<R> {
+    /// What it takes in memory, in bytes. (The answer is made when the sentence is carried out.)
+    pub fn bytes(&self) -> usize {
+        size_of::<Guard<R>>() + self.request.bytes() + self.hash.len()
+    }
 }
 
 /// A sentence that is carried out once per key.

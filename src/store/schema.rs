@@ -123,6 +123,14 @@ diesel::table! {
 }
 
 diesel::table! {
+    event_changes (event) {
+        event -> BigInt,
+        tenant -> BigInt,
+        changed_at -> BigInt,
+    }
+}
+
+diesel::table! {
     deliveries (no) {
         no -> BigInt,
         tenant -> BigInt,
@@ -221,10 +229,12 @@ diesel::table! {
 diesel::joinable!(deliveries -> endpoints (endpoint));
 diesel::joinable!(deliveries -> endpoint_health (endpoint));
 diesel::joinable!(deliveries -> events (event));
+diesel::joinable!(event_changes -> events (event));
 diesel::joinable!(endpoint_lines -> deliveries (delivery));
 diesel::allow_tables_to_appear_in_same_query!(
     deliveries,
     events,
+    event_changes,
     endpoints,
     endpoint_health,
     cuts,

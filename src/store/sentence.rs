@@ -14,6 +14,9 @@ use crate::domain::content::ByteBudget;
 use crate::domain::ids::{DeliveryNo, EndpointNo, EventNo, TenantNo};
 use crate::domain::time::Timestamp;
 
+/// What any sentence takes in the queue, in bytes: its fields of one size, and the way back for its reply.
+pub const FIXED_BYTES: usize = 512;
+
 /// A change. It joins other changes in one transaction, so it checks first and writes then: a sentence that answers with
 /// a refusal has written nothing.
 pub trait Sentence<C>: Send + 'static {
@@ -22,9 +25,10 @@ pub trait Sentence<C>: Send + 'static {
     /// Carries it out. May be called again in a later transaction if this one fails.
     fn run(&self, tx: &mut Tx<'_, C>) -> impl Future<Output = QueryResult<Self::Reply>>;
 
-    /// What it holds in memory while it waits.
+    /// What it holds in memory while it waits, in bytes: what the queue is bounded by. As it stands here it is that of a
+    /// sentence with nothing in it that a caller can make longer.
     fn bytes(&self) -> usize {
-        512
+        FIXED_BYTES
     }
 
     /// How many rows it is about: what a group may hold is counted in these.
@@ -70,6 +74,8 @@ pub struct Tx<'a, C> {
     /// The transaction's `updated_at`: later than any before it (S24).
     pub stamp: Timestamp,
     pub counters: &'a mut Counters,
+    /// So many deliveries have the events that it has accepted or answered as duplicates: what it costs, in time and memory.
+    pub deliveries: usize,
     /// Changes to the counts of endpoints.
     pub uncounted: &'a mut Uncounted,
     /// What has no row yet.

@@ -1,26 +1,21 @@
 //! What the store's writer does later than it commits (rows, entries by endpoint, counts), as those see it who read meanwhile.
 
-use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Binary};
 use futures_util::FutureExt;
 use posthaste::clock::Clock;
-use posthaste::domain::content::ByteBudget;
-use posthaste::domain::event::{EventId, compose_body};
-use posthaste::domain::event_type::EventType;
 use posthaste::domain::ids::EndpointNo;
-use posthaste::domain::time::Timestamp;
-use posthaste::store::accept::{Accept, NewEvent};
+use posthaste::store::accept::Accept;
 use posthaste::store::change::{CreateEndpoint, DeleteEndpoint, RemoveDeleted};
-use posthaste::store::hint::NoHints;
 use posthaste::store::list::{DeliveryFilter, EventFilter, From, ListDeliveries, ListEvents, Page};
 use posthaste::store::numbers::decode;
-use posthaste::store::rows::EndpointRow;
 use posthaste::store::sentence::Question;
-use posthaste::store::sqlite::{Readers, Writer, WriterHandle, begin, open};
+use posthaste::store::sqlite::{Readers, WriterHandle, open};
 use posthaste::store::{DEFAULT_TENANT, Store, Vault};
+
+use crate::support::stored::{Idle, endpoint_row, idle_writer, new_event};
 
 /// A writer on a thread of its own, and a store that asks on this one.
 struct Bench {
@@ -34,14 +29,7 @@ struct Bench {
 
 impl Bench {
     fn new() -> Bench {
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("test.db").to_string_lossy().into_owned();
-        let mut opened = open(&path).expect("a database");
-        let clock = Clock::resume(None, Timestamp::MIN, 1.0);
-        begin(&mut opened.conn, clock.anchor(), Some(Vec::new())).expect("the anchor is kept");
-        let (budget, sink) = (ByteBudget::new(1 << 20), Arc::new(NoHints));
-        let writer = Writer::new(opened.conn, clock.clone(), opened.counters, opened.last_stamp, budget, sink, 1 << 26);
-        let (writer, handle) = writer.expect("a writer");
+        let Idle { writer, handle, clock, path, folder } = idle_writer(1 << 26);
         let thread = std::thread::spawn(move || writer.run());
         let readers = Readers::inline(&path).expect("a reader");
         let store = Store::assembled(handle.clone(), readers, Vault::new([7; 32]), clock.clone());
@@ -49,43 +37,19 @@ impl Bench {
     }
 
     async fn endpoint(&self) -> EndpointNo {
-        let row = EndpointRow {
-            no: 0,
-            tenant: DEFAULT_TENANT.0,
-            id: format!("ep_{}", self.clock.random_bits()),
-            version: 1,
-            url: "https://receiver.example/".into(),
-            description: String::new(),
-            event_types: "[\"*\"]".into(),
-            policy: "\"orbit\"".into(),
-            max_in_flight: 16,
-            header_prefix: None,
-            headers: Vec::new(),
-            secrets: Vec::new(),
-            metadata: "{}".into(),
-            status: "enabled".into(),
-            disabled_reason: None,
-            disabled_at: None,
-            cut: 0,
-            counted_from: 0,
-            deleted_at: None,
-            created_at: 0,
-            updated_at: 0,
-        };
+        let row = endpoint_row(format!("ep_{}", self.clock.random_bits()), "[\"*\"]");
         EndpointNo(self.store.write(CreateEndpoint(row)).await.expect("an endpoint").no)
     }
 
     async fn accept(&self, count: usize) {
         let now = self.clock.now();
-        let event = |_| {
-            let id = EventId::parse(&format!("evt_{}", self.clock.random_bits())).expect("an id");
-            let event_type = EventType::parse("a").expect("a type");
-            let (body, data_start) = compose_body(&id, &event_type, now, "1");
-            let (created_at, received_at, endpoint_ids) = (now, now, None);
-            NewEvent { id, generated: true, event_type, created_at, received_at, body, data_start, endpoint_ids }
-        };
+        let event = |_| new_event(&format!("evt_{}", self.clock.random_bits()), "a", now);
         let events = (0..count).map(event).collect();
-        let accepted = self.store.write(Accept { tenant: DEFAULT_TENANT, events }).await.expect("a commit");
+        let accepted = self
+            .store
+            .write(Accept { tenant: DEFAULT_TENANT, events, max_deliveries: usize::MAX })
+            .await
+            .expect("a commit");
         assert_eq!(accepted.expect("nothing is refused").len(), count);
     }
 

@@ -3,8 +3,10 @@
 
 mod api;
 mod behind;
+mod changes;
 mod cli_client;
 mod cli_offline;
+mod fan_out;
 mod house;
 mod plans;
 mod process;

@@ -54,7 +54,8 @@ struct Bench {
 }
 
 /// Tables whose size is the history's.
-const LARGE: [&str; 6] = ["deliveries", "events", "attempts", "idempotency", "endpoint_deliveries", "endpoint_lines"];
+const LARGE: [&str; 7] =
+    ["deliveries", "events", "event_changes", "attempts", "idempotency", "endpoint_deliveries", "endpoint_lines"];
 
 impl Bench {
     fn new() -> (Bench, Writer) {
@@ -89,7 +90,8 @@ impl Bench {
     fn check(&mut self, name: &str, wanted: &[&str]) {
         let statements = HEARD.take();
         let mut found = Vec::new();
-        for statement in statements.iter().filter(|text| text.starts_with("SELECT") || text.starts_with("UPDATE")) {
+        let looks = |text: &&String| ["SELECT", "UPDATE", "INSERT", "DELETE"].iter().any(|word| text.starts_with(word));
+        for statement in statements.iter().filter(looks) {
             let plan = diesel::sql_query(format!("EXPLAIN QUERY PLAN {statement}")).load::<Step>(&mut self.planner);
             let plan = plan.unwrap_or_else(|error| panic!("{name}: {error} in {statement}"));
             for step in plan.iter().map(|step| step.detail.as_str()) {
@@ -216,11 +218,12 @@ async fn ask_all(bench: &mut Bench) {
     bench.question("attempts", attempts, &[wanted]).await;
 
     bench.question("events", events(NEWEST, EventFilter::default()), &[EVENTS]).await;
-    let (later, alone) = (
+    let (later, by_own) = (
         "SEARCH x USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)",
-        "SEARCH events USING INDEX events_without_deliveries (tenant=? AND committed_at>?)",
+        "SEARCH event_changes USING INDEX event_changes_order (tenant=? AND changed_at>? AND changed_at<?)",
     );
-    bench.question("changed events", events(CHANGED, EventFilter::default()), &[BY_CHANGE, later, alone]).await;
+    let changed = [BY_CHANGE, later, by_own, later];
+    bench.question("changed events", events(CHANGED, EventFilter::default()), &changed).await;
     let (waiting, dead) =
         (WAITING.replace("endpoint_lines U", "l U"), "SEARCH d USING INDEX deliveries_dead (tenant=?)");
     let unfiled = "SEARCH d USING INTEGER PRIMARY KEY (rowid>?)";
@@ -232,7 +235,10 @@ async fn ask_all(bench: &mut Bench) {
     ];
     for (state, wanted) in by_state {
         let filter = EventFilter { state: Some(state), ..EventFilter::default() };
-        bench.question("events by state", events(NEWEST, filter), wanted).await;
+        bench.question("events by state", events(NEWEST, filter.clone()), wanted).await;
+        let of_state = &wanted[1..];
+        let changed = [&[BY_CHANGE], of_state, &[later, by_own], of_state, &[later]].concat();
+        bench.question("changed events by state", events(CHANGED, filter), &changed).await;
     }
     bench.question("event", FindEvent { tenant: TENANT, id: "e".into(), deliveries: 100 }, &[by_id]).await;
     bench.question("its range", FindRange { tenant: TENANT, id: "e".into() }, &[by_id]).await;
@@ -265,6 +271,20 @@ async fn write_all(bench: &mut Bench) {
         let wanted = "SEARCH deliveries USING INDEX deliveries_dead (tenant=? AND no>?)";
         bench.sentence("requeue", requeue, &[wanted]).await;
     }
+    let gone = "INSERT INTO endpoints (no, tenant, id, version, url, description, event_types, policy, max_in_flight, \
+         headers, secrets, metadata, status, cut, counted_from, deleted_at, created_at, updated_at) \
+         VALUES (3, 1, 'x', 1, '', '', '', '', 1, '', '', '', 'enabled', 0, 0, 1, 0, 0)";
+    diesel::sql_query(gone).execute(&mut bench.planner).expect("a deleted endpoint");
+    let wanted = [
+        "SEARCH endpoint_lines USING PRIMARY KEY (endpoint=?)",
+        "SEARCH endpoint_deliveries USING PRIMARY KEY (endpoint=?)",
+        "SEARCH endpoint_deliveries USING PRIMARY KEY (endpoint=? AND last=?)",
+        // The events of what goes, then what goes.
+        ROW,
+        "SEARCH attempts USING PRIMARY KEY (delivery=?)",
+        ROW,
+    ];
+    bench.sentence("removal", RemoveDeleted, &wanted).await;
     let wanted = "SEARCH events USING INTEGER PRIMARY KEY (rowid>?)";
     bench.sentence("purge", PurgeEvents { received_before: now, now, after: 0 }, &[wanted]).await;
     let wanted = "SEARCH idempotency USING INDEX idempotency_age (created_at<?)";

@@ -2,6 +2,7 @@ DROP TABLE idempotency;
 DROP TABLE notifications;
 DROP TABLE attempts;
 DROP TABLE deliveries;
+DROP TABLE event_changes;
 DROP TABLE events;
 DROP TABLE spared;
 DROP TABLE cuts;

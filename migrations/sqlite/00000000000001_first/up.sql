@@ -115,7 +115,15 @@ CREATE TABLE events (
 );
 CREATE UNIQUE INDEX events_id ON events (tenant, id);
 CREATE INDEX events_tenant ON events (tenant, no);
-CREATE INDEX events_without_deliveries ON events (tenant, committed_at, no) WHERE deliveries = 0;
+
+-- When an event last changed in a way that no delivery's row tells: it was accepted and is for nobody, or deliveries of it
+-- were removed with their endpoint (S27). A table of its own, because a change of an event's row writes its body again.
+CREATE TABLE event_changes (
+    event       INTEGER NOT NULL PRIMARY KEY,
+    tenant      BIGINT NOT NULL,
+    changed_at  BIGINT NOT NULL
+);
+CREATE INDEX event_changes_order ON event_changes (tenant, changed_at, event);
 
 -- A delivery that nothing has happened to may have no row yet: it follows from its event (`meta.written_through`,
 -- `src/store/unwritten.rs`).

@@ -26,7 +26,7 @@ pub async fn post(api: Data<Api>, Sender(caller): Sender, request: HttpRequest, 
     let body = body::read(&api, &request, payload, limits::EVENT_BYTES).await?;
     let keyed = idempotency::key(&api, &request, caller, &body.bytes)?;
     let event = parsed(&api, body, posted::one).await?;
-    let accept = Accept { tenant: caller.tenant, events: vec![event] };
+    let accept = Accept { tenant: caller.tenant, events: vec![event], max_deliveries: usize::MAX };
     let remember = |reply: &Result<Vec<Accepted>, Refused>| {
         reply.as_ref().ok()?.first().map(|event| answer::stored(StatusCode::ACCEPTED, &AcceptedJson::from(event)))
     };
@@ -43,7 +43,7 @@ pub async fn post_batch(api: Data<Api>, Sender(caller): Sender, request: HttpReq
     let body = body::read(&api, &request, payload, limits::BATCH_BYTES).await?;
     let keyed = idempotency::key(&api, &request, caller, &body.bytes)?;
     let events = parsed(&api, body, posted::batch).await?;
-    let accept = Accept { tenant: caller.tenant, events };
+    let accept = Accept { tenant: caller.tenant, events, max_deliveries: limits::BATCH_DELIVERIES };
     let remember = |reply: &Result<Vec<Accepted>, Refused>| {
         reply.as_ref().ok().map(|events| answer::stored(StatusCode::ACCEPTED, &AcceptedBatchJson::from(&events[..])))
     };
@@ -82,6 +82,15 @@ fn refusal(refused: Refused, path: &str) -> Problem {
         RefusedWhy::NotSubscribed(at) => {
             let message = "This endpoint does not subscribe to events of this type.";
             Problem::field(format!("{path}endpoint_ids[{at}]"), message)
+        }
+        RefusedWhy::TooManyDeliveries => {
+            let message = format!(
+                "A batch has at most {} deliveries, one for each event and endpoint, and this one would have more. Split \
+                 it: its first {} can go together.",
+                limits::BATCH_DELIVERIES,
+                refused.index.max(1)
+            );
+            Problem::new(Code::PayloadTooLarge, &*message).blaming("events", &*message)
         }
     }
 }

@@ -15,24 +15,38 @@ use crate::domain::ids::{DeliveryNo, EndpointNo, EventNo, TenantNo, delivery_id}
 use crate::domain::policy::WhileDisabled;
 use crate::domain::time::{Span, Timestamp};
 use crate::store::accept::{Accept, Accepted, AcceptedDelivery, NewEvent, Refused, RefusedWhy};
+use crate::store::directory::Entry;
 use crate::store::hint::Hint;
 use crate::store::numbers::encode;
 use crate::store::rows::{DeliveryRow, EventRow, at};
-use crate::store::schema::{deliveries, events};
-use crate::store::sentence::Sentence;
+use crate::store::schema::{deliveries, event_changes, events};
+use crate::store::sentence::{FIXED_BYTES, Sentence};
 use crate::store::unfiled::{Card, Place};
 use crate::store::unwritten::Fresh;
 
 /// What is to be done with one member once all of them were checked.
 enum Plan {
+    /// For these endpoints.
     Store(Vec<EndpointNo>),
     /// It is already there, with these deliveries.
-    Duplicate {
-        event: Box<EventRow>,
-    },
+    Duplicate { event: Box<EventRow> },
     /// The same as an earlier member of this batch.
     Repeats(usize),
 }
+
+impl Plan {
+    /// How many deliveries the answer will tell of; `before` are the plans of the members before it.
+    fn deliveries(&self, before: &[Plan]) -> usize {
+        match self {
+            Plan::Store(targets) => targets.len(),
+            Plan::Duplicate { event } => event.deliveries.unsigned_abs() as usize,
+            Plan::Repeats(earlier) => before.get(*earlier).map_or(0, |plan| plan.deliveries(&[])),
+        }
+    }
+}
+
+/// What an event takes in memory beside its body and the endpoints it is for.
+const EVENT_BYTES: usize = 1_024;
 
 impl Sentence<Conn> for Accept {
     type Reply = Result<Vec<Accepted>, Refused>;
@@ -40,18 +54,25 @@ impl Sentence<Conn> for Accept {
     async fn run(&self, tx: &mut Tx<'_>) -> QueryResult<Self::Reply> {
         let mut plans = Vec::with_capacity(self.events.len());
         let mut in_batch: HashMap<&str, usize> = HashMap::new();
+        let mut deliveries = 0;
         for (index, event) in self.events.iter().enumerate() {
             let plan = match in_batch.get(event.id.as_str()) {
                 Some(&earlier) if same(event, &self.events[earlier]) => Ok(Plan::Repeats(earlier)),
                 Some(_) => Err(RefusedWhy::Conflict),
                 None => check(tx, self.tenant, event).await?,
             };
-            match plan {
-                Ok(plan) => plans.push(plan),
+            let plan = match plan {
+                Ok(plan) => plan,
                 Err(why) => return Ok(Err(Refused { index, why })),
+            };
+            deliveries += plan.deliveries(&plans);
+            if deliveries > self.max_deliveries && self.events.len() > 1 {
+                return Ok(Err(Refused { index, why: RefusedWhy::TooManyDeliveries }));
             }
+            plans.push(plan);
             in_batch.entry(event.id.as_str()).or_insert(index);
         }
+        tx.deliveries += deliveries;
         let mut answers: Vec<Accepted> = Vec::with_capacity(plans.len());
         for (event, plan) in self.events.iter().zip(plans) {
             let answer = match plan {
@@ -65,7 +86,11 @@ impl Sentence<Conn> for Accept {
     }
 
     fn bytes(&self) -> usize {
-        self.events.iter().map(|event| event.body.len() + 1_024).sum()
+        let event = |event: &NewEvent| {
+            let ids = event.endpoint_ids.iter().flatten().map(|id| size_of::<String>() + id.len());
+            EVENT_BYTES + event.body.len() + ids.sum::<usize>()
+        };
+        FIXED_BYTES + self.events.iter().map(event).sum::<usize>()
     }
 
     fn weight(&self) -> usize {
@@ -90,7 +115,7 @@ async fn check(tx: &mut Tx<'_>, tenant: TenantNo, event: &NewEvent) -> QueryResu
     }
     let subscribers = tx.directory.subscribers(tenant, event.event_type.as_str());
     let Some(wanted) = &event.endpoint_ids else {
-        return Ok(Ok(Plan::Store(subscribers)));
+        return Ok(Ok(plan(tx, subscribers)));
     };
     let mut targets = Vec::with_capacity(wanted.len());
     for (position, id) in wanted.iter().enumerate() {
@@ -102,7 +127,14 @@ async fn check(tx: &mut Tx<'_>, tenant: TenantNo, event: &NewEvent) -> QueryResu
     }
     targets.sort_unstable();
     targets.dedup();
-    Ok(Ok(Plan::Store(targets)))
+    Ok(Ok(plan(tx, targets)))
+}
+
+/// An event for these endpoints, without those that are disabled and want nothing meanwhile (S15).
+fn plan(tx: &Tx<'_>, mut targets: Vec<EndpointNo>) -> Plan {
+    let skips = |entry: &Entry| !entry.is_enabled() && entry.while_disabled == WhileDisabled::Skip;
+    targets.retain(|endpoint| tx.directory.get(*endpoint).is_some_and(|entry| !skips(entry)));
+    Plan::Store(targets)
 }
 
 /// The stored event with this id. Generated ids are new by construction (80 random bits).
@@ -130,9 +162,6 @@ async fn store(tx: &mut Tx<'_>, tenant: TenantNo, event: &NewEvent, targets: Vec
             continue;
         };
         let dead = (!entry.is_enabled()).then_some(entry.dead_letters);
-        if dead.is_some() && entry.while_disabled == WhileDisabled::Skip {
-            continue;
-        }
         let (endpoint_id, cut) = (entry.id.clone(), entry.cut);
         let waiting = Waiting {
             no: tx.counters.next_delivery(),
@@ -255,6 +284,15 @@ async fn insert_event(
         events::body.eq(event.body.as_ref()),
     );
     insert_into(events::table).values(values).execute(tx.conn).await?;
+    if endpoints.is_empty() {
+        // No delivery's row will tell of it.
+        let change = (
+            event_changes::event.eq(no.0),
+            event_changes::tenant.eq(tenant.0),
+            event_changes::changed_at.eq(tx.stamp.as_micros()),
+        );
+        insert_into(event_changes::table).values(change).execute(tx.conn).await?;
+    }
     Ok(())
 }
 

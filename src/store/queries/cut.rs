@@ -16,7 +16,7 @@ use crate::domain::time::Timestamp;
 use crate::store::change::{PendingCuts, ReleaseSpared, RewriteCut, SLICE};
 use crate::store::rows::{CutRow, SparedRow};
 use crate::store::schema::{cuts, deliveries, endpoint_health, endpoint_lines, endpoints, spared};
-use crate::store::sentence::{Needs, Question, Sentence};
+use crate::store::sentence::{FIXED_BYTES, Needs, Question, Sentence};
 
 /// Who disables an endpoint, and what is on the wire.
 pub struct Cut {
@@ -169,6 +169,10 @@ impl Sentence<Conn> for ReleaseSpared {
             release(tx.conn, row).await?;
         }
         Ok(())
+    }
+
+    fn bytes(&self) -> usize {
+        FIXED_BYTES + size_of_val(&self.0[..])
     }
 }
 

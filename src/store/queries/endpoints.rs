@@ -14,7 +14,7 @@ use crate::domain::notice::Notice;
 use crate::store::change::{AndShow, CreateEndpoint, DeleteEndpoint, Disable, EditEndpoint, Enable};
 use crate::store::rows::{EndpointRow, HealthRow, maybe_at, micros};
 use crate::store::schema::{endpoint_health, endpoints};
-use crate::store::sentence::Sentence;
+use crate::store::sentence::{FIXED_BYTES, Sentence};
 
 impl Sentence<Conn> for CreateEndpoint {
     type Reply = EndpointRow;
@@ -29,6 +29,10 @@ impl Sentence<Conn> for CreateEndpoint {
         insert_into(endpoint_health::table).values(health).execute(tx.conn).await?;
         tx.directory.insert(EndpointNo(row.no), entry(&row, (1, 0, None))?);
         Ok(row)
+    }
+
+    fn bytes(&self) -> usize {
+        FIXED_BYTES + self.0.bytes()
     }
 }
 
@@ -68,6 +72,10 @@ impl Sentence<Conn> for EditEndpoint {
             clear_health(tx, no, self.new_url, Some(why), self.now).await?;
         }
         Ok(Some(row))
+    }
+
+    fn bytes(&self) -> usize {
+        FIXED_BYTES + self.row.bytes()
     }
 }
 
@@ -188,6 +196,10 @@ impl Sentence<Conn> for Disable {
             cut(tx, self.endpoint, how).await?;
         }
         Ok(true)
+    }
+
+    fn bytes(&self) -> usize {
+        FIXED_BYTES + self.reason.len() + size_of_val(&self.spared[..])
     }
 }
 

@@ -17,11 +17,12 @@ use crate::store::error::corrupt;
 use crate::store::list::{EventFound, EventSummary, FindEvent, FindRange, From, ListEvents, Listed, StateCounts};
 use crate::store::numbers::decode;
 use crate::store::rows::at;
-use crate::store::schema::{deliveries, endpoints, events, meta, spared};
+use crate::store::schema::{deliveries, endpoints, event_changes, events, meta, spared};
 use crate::store::sentence::{Needs, Question};
 
-/// An event's row without its body: no, id, type, created, received, committed, data_start, first delivery, count.
-type Head = (i64, String, String, i64, i64, i64, i64, i64, i32);
+/// An event's row without its body, and its change that no delivery's row tells: no, id, type, created, received, committed,
+/// size, first delivery, count, changed.
+type Head = (i64, String, String, i64, i64, i64, i64, i64, i32, Option<i64>);
 
 macro_rules! head {
     () => {
@@ -35,6 +36,7 @@ macro_rules! head {
             diesel::dsl::sql::<diesel::sql_types::BigInt>("length(events.body)"),
             events::first_delivery,
             events::deliveries,
+            event_changes::changed_at.nullable(),
         )
     };
 }
@@ -93,15 +95,17 @@ impl Question<Conn> for ListEvents {
 
 impl ListEvents {
     async fn newest(&self, conn: &mut Conn, before: Option<i64>, any_cut: bool) -> QueryResult<Vec<Head>> {
-        let mut query = filtered!(events::table, self, any_cut).order(events::no.desc());
+        let mut query =
+            filtered!(events::table.left_join(event_changes::table), self, any_cut).order(events::no.desc());
         if let Some(before) = before {
             query = query.filter(events::no.lt(before));
         }
         query.limit(self.page.limit + 1).select(head!()).load(conn).await
     }
 
-    /// Events in the order of their last change: that of the delivery of theirs that changed last, or their own commit if
-    /// they have none. Both are walked from the place on, in the order of their indexes, and merged.
+    /// Events in the order of their last change: that of the delivery of theirs that changed last, or a later one of their
+    /// own (`event_changes`). Both are walked from the place on, in the order of their indexes, and merged. Of an event that
+    /// is in both, one is the last; if they are of one transaction, the delivery's.
     async fn changed(&self, conn: &mut Conn, after: i64, no: i64, any_cut: bool) -> QueryResult<Vec<Head>> {
         // One delivery for each event: the last changed, of several at once the first. Numbers of deliveries rise with
         // those of their events, so that the index has them in the order of the page.
@@ -110,25 +114,35 @@ impl ListEvents {
              AND x.no < events.first_delivery + events.deliveries AND (x.updated_at > deliveries.updated_at \
              OR (x.updated_at = deliveries.updated_at AND x.no < deliveries.no)))",
         );
-        let by_delivery = filtered!(events::table.inner_join(deliveries::table), self, any_cut)
+        let with_deliveries = events::table.inner_join(deliveries::table).left_join(event_changes::table);
+        let own = event_changes::changed_at.nullable();
+        let by_delivery = filtered!(with_deliveries, self, any_cut)
             .filter(deliveries::tenant.eq(self.page.tenant.0).and(deliveries::updated_at.ge(after)))
             .filter(deliveries::updated_at.gt(after).or(deliveries::event.gt(no)))
             .filter(last)
+            .filter(own.is_null().or(own.le(deliveries::updated_at.nullable())))
             .order((deliveries::updated_at, deliveries::no))
             .limit(self.page.limit + 1)
             .select((deliveries::updated_at, head!()))
             .load::<(i64, Head)>(conn)
             .await?;
-        let alone = filtered!(events::table, self, any_cut)
-            .filter(sql::<Bool>("events.deliveries = 0"))
-            .filter(events::committed_at.ge(after))
-            .filter(events::committed_at.gt(after).or(events::no.gt(no)))
-            .order((events::committed_at, events::no))
+        // What lies behind a full page is not looked at: a removal can leave a long row of events that changed again since.
+        let end = by_delivery.get(self.page.limit as usize).map_or(i64::MAX, |(changed_at, _)| *changed_at);
+        let last = sql::<Bool>(
+            "NOT EXISTS (SELECT 1 FROM deliveries x WHERE x.no >= events.first_delivery \
+             AND x.no < events.first_delivery + events.deliveries AND x.updated_at >= event_changes.changed_at)",
+        );
+        let by_own = filtered!(events::table.inner_join(event_changes::table), self, any_cut)
+            .filter(event_changes::tenant.eq(self.page.tenant.0))
+            .filter(event_changes::changed_at.ge(after).and(event_changes::changed_at.le(end)))
+            .filter(event_changes::changed_at.gt(after).or(event_changes::event.gt(no)))
+            .filter(last)
+            .order((event_changes::changed_at, event_changes::event))
             .limit(self.page.limit + 1)
-            .select((events::committed_at, head!()))
+            .select((event_changes::changed_at, head!()))
             .load::<(i64, Head)>(conn)
             .await?;
-        let mut heads: Vec<_> = by_delivery.into_iter().chain(alone).collect();
+        let mut heads: Vec<_> = by_delivery.into_iter().chain(by_own).collect();
         heads.sort_by_key(|(changed_at, head)| (*changed_at, head.0));
         heads.truncate(self.page.limit as usize + 1);
         Ok(heads.into_iter().map(|(_, head)| head).collect())
@@ -162,7 +176,7 @@ const OR_UNFILED: &str = " UNION ALL SELECT d.event FROM deliveries d WHERE d.no
 /// Completes an event with what its deliveries are: their states counted as a reader sees them, deleted endpoints' left
 /// out, and when the last of them changed.
 async fn summary(conn: &mut Conn, head: Head) -> QueryResult<EventSummary> {
-    let (no, id, event_type, created_at, received_at, committed_at, size, first, count) = head;
+    let (no, id, event_type, created_at, received_at, committed_at, size, first, count, changed_at) = head;
     let state = sql::<Text>(
         "CASE WHEN endpoints.deleted_at IS NOT NULL THEN 'deleted' \
          WHEN deliveries.state IN ('pending', 'failed') AND deliveries.cut < endpoints.cut \
@@ -184,7 +198,7 @@ async fn summary(conn: &mut Conn, head: Head) -> QueryResult<EventSummary> {
     }
     let without_rows = count_without_rows(conn, no, first, count).await?;
     counts.add(State::Pending, without_rows);
-    let newest = groups.iter().filter_map(|group| group.2).max().unwrap_or(committed_at);
+    let newest = groups.iter().filter_map(|group| group.2).chain(changed_at).fold(committed_at, i64::max);
     Ok(EventSummary {
         without_rows,
         no,
@@ -192,7 +206,7 @@ async fn summary(conn: &mut Conn, head: Head) -> QueryResult<EventSummary> {
         event_type,
         created_at: at(created_at),
         received_at: at(received_at),
-        updated_at: at(newest.max(committed_at)),
+        updated_at: at(newest),
         size,
         counts,
     })
@@ -223,6 +237,7 @@ impl Question<Conn> for FindEvent {
 
     async fn ask(&self, conn: &mut Conn) -> QueryResult<Self::Answer> {
         let found = events::table
+            .left_join(event_changes::table)
             .filter(events::tenant.eq(self.tenant.0).and(events::id.eq(&self.id)))
             .select((head!(), events::body, events::data_start))
             .first::<(Head, Vec<u8>, i32)>(conn)

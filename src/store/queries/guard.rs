@@ -5,10 +5,10 @@ use diesel::{QueryResult, delete, insert_into};
 
 use super::{Conn, RunQueryDsl, Tx};
 use crate::domain::time::Timestamp;
-use crate::store::guard::{Guarded, Once, Part, Remember, Remembered, RequestKey, StoredAnswer};
+use crate::store::guard::{Guard, Guarded, Once, Part, Remember, Remembered, RequestKey, StoredAnswer};
 use crate::store::rows::IdempotencyRow;
 use crate::store::schema::idempotency;
-use crate::store::sentence::{Needs, Question, Sentence};
+use crate::store::sentence::{FIXED_BYTES, Needs, Question, Sentence};
 
 impl<S: Sentence<Conn>> Sentence<Conn> for Guarded<S, S::Reply> {
     type Reply = Once<S::Reply>;
@@ -28,7 +28,7 @@ impl<S: Sentence<Conn>> Sentence<Conn> for Guarded<S, S::Reply> {
     }
 
     fn bytes(&self) -> usize {
-        self.sentence.bytes()
+        self.sentence.bytes() + self.guard.as_ref().map_or(0, Guard::bytes)
     }
 
     fn weight(&self) -> usize {
@@ -54,7 +54,7 @@ impl<S: Sentence<Conn>> Sentence<Conn> for Part<S, S::Reply> {
     }
 
     fn bytes(&self) -> usize {
-        self.sentence.bytes()
+        self.sentence.bytes() + self.guard.as_ref().map_or(0, Guard::bytes)
     }
 
     fn weight(&self) -> usize {
@@ -118,7 +118,7 @@ impl Sentence<Conn> for Remember {
     }
 
     fn bytes(&self) -> usize {
-        self.answer.body.len() + 512
+        FIXED_BYTES + self.request.bytes() + self.hash.len() + self.answer.body.len()
     }
 }
 

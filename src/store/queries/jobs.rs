@@ -2,7 +2,8 @@
 //! notifications nobody needs any more (S20, S27).
 
 use diesel::prelude::*;
-use diesel::{QueryResult, delete, update};
+use diesel::sql_types::BigInt;
+use diesel::{QueryResult, delete, insert_into, update};
 
 use super::filing::{file, forget, moved, unpack};
 use super::views::{self, says_waiting};
@@ -11,10 +12,10 @@ use crate::domain::delivery::{DeadReason, State};
 use crate::domain::ids::{DeliveryNo, EndpointNo, TenantNo};
 use crate::store::change::{Expire, OpenSince, PurgeEvents, PurgeOld, Purged, RemoveDeleted, SLICE};
 use crate::store::schema::{
-    attempts, cuts, deliveries, endpoint_deliveries, endpoint_health, endpoint_lines, endpoints, events, idempotency,
-    notifications, spared,
+    attempts, cuts, deliveries, endpoint_deliveries, endpoint_health, endpoint_lines, endpoints, event_changes, events,
+    idempotency, notifications, spared,
 };
-use crate::store::sentence::{Needs, Question, Sentence};
+use crate::store::sentence::{FIXED_BYTES, Needs, Question, Sentence};
 
 /// Blocks of `endpoint_deliveries` looked at in one slice of a removal; they hold 128 numbers at most, and many only one.
 const BLOCKS: i64 = 64;
@@ -51,6 +52,7 @@ impl Sentence<Conn> for RemoveDeleted {
             slice.extend(unpack(numbers)?);
             delete(endpoint_deliveries::table.find((endpoint, last))).execute(tx.conn).await?;
         }
+        mark_events(tx, &slice).await?;
         delete(attempts::table.filter(attempts::delivery.eq_any(&slice))).execute(tx.conn).await?;
         delete(deliveries::table.filter(deliveries::no.eq_any(&slice))).execute(tx.conn).await?;
         if (slice.len() as i64) < SLICE && (blocks.len() as i64) < BLOCKS {
@@ -60,6 +62,26 @@ impl Sentence<Conn> for RemoveDeleted {
         }
         Ok(true)
     }
+}
+
+/// Notes that the events of these deliveries change in this transaction, in which the rows that would tell it are removed:
+/// whoever walks by changes sees them again (S24). No two of the deliveries are of one event.
+async fn mark_events(tx: &mut Tx<'_>, deliveries: &[i64]) -> QueryResult<()> {
+    let stamp = tx.stamp.as_micros();
+    let changed = deliveries::table.filter(deliveries::no.eq_any(deliveries)).select((
+        deliveries::event,
+        deliveries::tenant,
+        stamp.into_sql::<BigInt>(),
+    ));
+    insert_into(event_changes::table)
+        .values(changed)
+        .into_columns((event_changes::event, event_changes::tenant, event_changes::changed_at))
+        .on_conflict(event_changes::event)
+        .do_update()
+        .set(event_changes::changed_at.eq(stamp))
+        .execute(tx.conn)
+        .await?;
+    Ok(())
 }
 
 /// Events looked at in one slice of a purge.
@@ -109,6 +131,7 @@ impl Sentence<Conn> for PurgeEvents {
             delete(attempts::table.filter(rows)).execute(tx.conn).await?;
             let rows = deliveries::no.ge(range.start).and(deliveries::no.lt(range.end));
             delete(deliveries::table.filter(rows)).execute(tx.conn).await?;
+            delete(event_changes::table.find(no)).execute(tx.conn).await?;
             delete(events::table.find(no)).execute(tx.conn).await?;
             purged.events += 1;
         }
@@ -181,6 +204,10 @@ impl Sentence<Conn> for Expire {
         touched.failed -= held.len() as i64 - pending;
         touched.dead += held.len() as i64;
         Ok(held.len())
+    }
+
+    fn bytes(&self) -> usize {
+        FIXED_BYTES + size_of_val(&self.on_the_wire[..])
     }
 }
 

@@ -12,7 +12,7 @@ use crate::domain::time::Timestamp;
 use crate::store::change::{KeepAnchor, KeepKey, MarkRead, Tell};
 use crate::store::rows::{NotificationRow, micros};
 use crate::store::schema::{api_keys, meta, notifications};
-use crate::store::sentence::{Sentence, Touched};
+use crate::store::sentence::{FIXED_BYTES, Sentence, Touched};
 
 /// Writes what has to be written of counts, files if there is no other time for it, and writes where the numbers stand.
 /// The last thing before a commit. `last`: the newest delivery before this transaction.
@@ -48,6 +48,11 @@ pub async fn flush_one(tx: &mut Tx<'_>, endpoint: EndpointNo) -> QueryResult<()>
     Ok(())
 }
 
+/// What a notification's texts take in memory, in bytes.
+pub fn notice_bytes(notice: &Notice) -> usize {
+    notice.title.len() + notice.message.len()
+}
+
 /// Stores a notification in the transaction that it tells of.
 pub async fn notify(
     tx: &mut Tx<'_>,
@@ -79,6 +84,10 @@ impl Sentence<Conn> for Tell {
     async fn run(&self, tx: &mut Tx<'_>) -> QueryResult<()> {
         notify(tx, self.tenant, None, &self.notice, self.now).await
     }
+
+    fn bytes(&self) -> usize {
+        FIXED_BYTES + notice_bytes(&self.notice)
+    }
 }
 
 impl Sentence<Conn> for MarkRead {
@@ -97,6 +106,10 @@ impl Sentence<Conn> for MarkRead {
         }
         Ok(Some(found))
     }
+
+    fn bytes(&self) -> usize {
+        FIXED_BYTES + self.id.len()
+    }
 }
 
 impl Sentence<Conn> for KeepKey {
@@ -113,6 +126,10 @@ impl Sentence<Conn> for KeepKey {
         );
         insert_into(api_keys::table).values(values).execute(tx.conn).await?;
         Ok(())
+    }
+
+    fn bytes(&self) -> usize {
+        FIXED_BYTES + self.id.len() + self.name.len() + self.hash.len()
     }
 }
 

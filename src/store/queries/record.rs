@@ -6,7 +6,7 @@ use diesel::{QueryResult, insert_into, update};
 
 use super::cut::{Cut, cut};
 use super::filing::moved;
-use super::misc::notify;
+use super::misc::{notice_bytes, notify};
 use super::statements::{Delivered, Died, JudgeHealth, Retried};
 use super::{Conn, RunQueryDsl, Tx};
 use crate::domain::attempt::{Finding, Outcome};
@@ -19,8 +19,11 @@ use crate::domain::time::{Span, Timestamp};
 use crate::store::record::{Record, RecordRest, Recorded};
 use crate::store::rows::{AttemptRow, DeliveryRow, micros};
 use crate::store::schema::{attempts, deliveries, endpoint_health, spared};
-use crate::store::sentence::Sentence;
+use crate::store::sentence::{FIXED_BYTES, Sentence};
 use crate::store::unfiled::Place;
+
+/// What a result takes in memory with its excerpt, of a kilobyte at most.
+const RESULT_BYTES: usize = 2_048;
 
 impl Sentence<Conn> for Record {
     type Reply = Recorded;
@@ -63,7 +66,12 @@ impl Sentence<Conn> for Record {
     }
 
     fn bytes(&self) -> usize {
-        self.0.results.len() * 2_048
+        let texts = |verdict: &Verdict| {
+            let notices: usize = verdict.notices.iter().map(notice_bytes).sum();
+            notices + verdict.disable.as_ref().map_or(0, String::len)
+        };
+        let results = self.0.results.iter().map(|(_, verdict)| RESULT_BYTES + texts(verdict));
+        FIXED_BYTES + results.sum::<usize>() + size_of_val(&self.0.spared[..])
     }
 
     fn weight(&self) -> usize {

@@ -16,7 +16,7 @@ use crate::domain::time::Timestamp;
 use crate::store::change::{Door, NotPutBack, PutBack, PutBackReply, RequeueSlice, RequeuedSlice, SLICE};
 use crate::store::rows::DeliveryRow;
 use crate::store::schema::{deliveries, endpoint_health, endpoints, events, spared};
-use crate::store::sentence::Sentence;
+use crate::store::sentence::{FIXED_BYTES, Sentence};
 use crate::store::unfiled::Place;
 use crate::store::view::DeliveryView;
 
@@ -157,6 +157,10 @@ impl Sentence<Conn> for RequeueSlice {
             bump_health(tx, endpoint).await?;
         }
         Ok(done)
+    }
+
+    fn bytes(&self) -> usize {
+        FIXED_BYTES + self.filter.event_type.as_ref().map_or(0, String::len) + size_of_val(&self.on_the_wire[..])
     }
 }
 

@@ -90,11 +90,12 @@ impl Queue {
         group
     }
 
-    /// Puts the end of a group back, in its order: no acceptances. They are the next to be taken.
+    /// Puts the end of a group back, in its order. They are the next to be taken.
     pub fn put_back(&mut self, jobs: Vec<Box<dyn Job>>) {
         for job in jobs.into_iter().rev() {
-            self.others.bytes += job.bytes();
-            self.others.jobs.push_front(job);
+            let line = if job.is_acceptance() { &mut self.acceptances } else { &mut self.others };
+            line.bytes += job.bytes();
+            line.jobs.push_front(job);
         }
     }
 }

@@ -25,6 +25,9 @@ use crate::store::unwritten::Unwritten;
 /// Whoever posts an event waits for at most so much of other work in the transaction before his. When a hundred receivers
 /// hang, a hundred results come at the same moment.
 const ENOUGH: Span = Span::MILLISECOND;
+/// Of events with so many deliveries together a transaction takes no more: a group is counted in events, but what they cost
+/// is their deliveries. A full group for a hundred endpoints has fewer.
+const DELIVERIES: usize = 16_384;
 /// With nothing to write for so long, the writer does what is due of what is behind: not at once, because what it has just
 /// committed is now on its way to receivers, and would have to share the processor with it.
 const LULL: Duration = Duration::from_millis(1);
@@ -315,6 +318,7 @@ impl Writer {
             directory: &mut self.directory,
             stamp,
             counters: &mut self.counters,
+            deliveries: 0,
             uncounted: &mut self.uncounted,
             unwritten: &mut self.unwritten,
             unfiled: &mut self.unfiled,
@@ -340,22 +344,28 @@ impl Writer {
     }
 }
 
-/// Carries out a group's jobs, acceptances first. The others go on for as long as the acceptances took, or for [`ENOUGH`];
-/// `done` tells how many jobs were carried out.
+/// Carries out a group's jobs: acceptances first, until they have [`DELIVERIES`], then the others for as long as those took,
+/// or for [`ENOUGH`]. `done` tells how many jobs were carried out; what is left for another transaction stands behind them.
 fn run_all(group: &mut [Box<dyn Job>], tx: &mut Tx<'_>, clock: &Clock, done: &mut usize) -> QueryResult<()> {
     let began = clock.uptime();
-    let mut until = None;
-    for (index, job) in group.iter_mut().enumerate() {
-        if !job.is_acceptance() {
-            let now = clock.uptime();
-            let until = *until.get_or_insert(now + (now - began).max(ENOUGH));
-            if now > until {
-                *done = index;
-                break;
-            }
-        }
-        job.run(tx)?;
+    let acceptances = group.iter().take_while(|job| job.is_acceptance()).count();
+    let mut next = 0;
+    while next < acceptances && tx.deliveries < DELIVERIES {
+        group[next].run(tx)?;
+        next += 1;
     }
+    let left = acceptances - next;
+    group[next..].rotate_left(left);
+    // Should one of the others fail, those left have no part in it.
+    *done = group.len() - left;
+    let mut now = clock.uptime();
+    let until = now + (now - began).max(ENOUGH);
+    while next < *done && now <= until {
+        group[next].run(tx)?;
+        next += 1;
+        now = clock.uptime();
+    }
+    *done = next;
     Ok(())
 }
 

@@ -209,3 +209,28 @@ async fn c93_two_events_alike_are_two() {
     assert_eq!(server.count("/events?limit=250").await, 100);
     server.stop().await;
 }
+
+/// A thousand events are within the limit of a batch; for a hundred and one endpoints their deliveries are not.
+#[actix_web::test]
+async fn c77_a_batch_with_too_many_deliveries_is_to_be_split() {
+    let server = Server::start().await;
+    let receiver = hanging();
+    for _ in 0..101 {
+        server.endpoint(&receiver.url("/"), json!({"event_types": ["a"]})).await;
+    }
+    let events = |count: usize| (0..count).map(|no| json!({"type": "a", "data": no, "id": format!("e{no}")})).collect();
+    let batch = |events: Vec<Value>| json!({"events": events}).to_string();
+    let refused = server.keyed("/events/batch", "k", &batch(events(1_000))).await;
+    refused.problem(413, "payload_too_large", &["events"]);
+    let detail = text(&refused.json()["detail"]);
+    assert!(detail.contains("at most 100000 deliveries") && detail.contains("its first 990"), "{detail}");
+    assert_eq!((server.count("/events").await, server.count("/deliveries").await), (0, 0), "nothing is stored");
+    // The key stands for nothing yet, and nobody's events are no burden.
+    let nobodys = batch((0..1_000).map(|no| json!({"type": "b", "data": no})).collect());
+    server.keyed("/events/batch", "k", &nobodys).await.ok(202);
+    let part = server.post("/events/batch", json!({"events": Vec::from_iter::<Vec<Value>>(events(3))})).await.ok(202);
+    for event in part["events"].as_array().unwrap() {
+        assert_eq!((&event["duplicate"], event["deliveries"].as_array().unwrap().len()), (&json!(false), 101));
+    }
+    server.stop().await;
+}

@@ -99,6 +99,45 @@ async fn s24_a_row_that_changes_again_appears_again() {
     server.stop().await;
 }
 
+/// An event changes with its deliveries, so also when they are removed (S27).
+#[actix_web::test]
+async fn s24_an_event_outlives_its_endpoints_in_the_walk_by_changes() {
+    let server = Server::start().await;
+    let receiver = taking();
+    let mut endpoints = Vec::new();
+    for _ in 0..2 {
+        endpoints.push(server.endpoint_id(&receiver.url("/"), "orbit").await);
+    }
+    let accepted = server.post("/events", json!({"type": "a", "data": 1, "id": "e1"})).await.ok(202);
+    for delivery in accepted["deliveries"].as_array().unwrap() {
+        server.until(&text(&delivery["id"]), "delivered").await;
+    }
+    let page = server.get("/events?updated_after=1970-01-01T00:00:00Z").await.ok(200);
+    let mut seen = page["data"][0].clone();
+    let mut resume = text(&page["resume"]);
+    assert_eq!((ids(&page), &seen["deliveries"]["delivered"]), (vec!["e1".to_owned()], &json!(2)));
+    for left in [1, 0] {
+        let path = format!("/endpoints/{}", endpoints.pop().unwrap());
+        assert_eq!(server.send("DELETE", &path, &[("X-API-Key", KEY)], "").await.status, 204);
+        let page = until(|| async {
+            let page = server.get(&format!("/events?cursor={resume}")).await.ok(200);
+            (ids(&page) == ["e1"]).then_some(page)
+        })
+        .await;
+        let event = &page["data"][0];
+        assert_eq!(event["deliveries"], json!({"pending": 0, "failed": 0, "delivered": left, "dead": 0}));
+        assert!(text(&event["updated_at"]) > text(&seen["updated_at"]), "{event} after {seen}");
+        resume = text(&page["resume"]);
+        let all = server.get("/events?updated_after=1970-01-01T00:00:00Z").await.ok(200);
+        assert_eq!(all["data"], json!([event]), "once, and in its last state");
+        assert_eq!(server.get("/events").await.ok(200)["data"], json!([event]));
+        assert_eq!(server.get("/events/e1").await.ok(200)["updated_at"], event["updated_at"]);
+        assert_eq!(server.count(&format!("/events?cursor={resume}")).await, 0, "nothing has changed since");
+        seen = event.clone();
+    }
+    server.stop().await;
+}
+
 #[actix_web::test]
 async fn c75_the_edges_of_limit_and_time() {
     let server = Server::start().await;

@@ -142,7 +142,7 @@ impl Life {
             data_start,
             endpoint_ids: None,
         };
-        let accept = Accept { tenant: DEFAULT_TENANT, events: vec![event] };
+        let accept = Accept { tenant: DEFAULT_TENANT, events: vec![event], max_deliveries: usize::MAX };
         self.noted(accept, |accept: &Accept, answers: &AcceptReply| {
             let stored = accept.events.iter().zip(answers.iter().flatten()).filter(|(_, answer)| !answer.duplicate);
             stored.map(|(event, answer)| What::Accepted(acceptance(event, answer))).collect()

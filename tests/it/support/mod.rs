@@ -4,4 +4,5 @@ pub mod program;
 pub mod raw;
 pub mod receiver;
 pub mod server;
+pub mod stored;
 pub mod tls;

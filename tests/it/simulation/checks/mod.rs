@@ -40,7 +40,9 @@ impl Checks {
         model.advance(&ledger.pages());
         let mut conn = self.conn.borrow_mut();
         model.compare(&mut conn);
-        self.walk.borrow_mut().go_on(&mut conn);
+        let mut walk = self.walk.borrow_mut();
+        walk.go_on(&mut conn);
+        walk.go_on_with_events(&mut conn);
     }
 
     pub fn nothing_waits(&self, ledger: &Ledger) -> bool {

@@ -139,6 +139,8 @@ fn arguments_that_make_no_sense_are_named() {
         assert!(err.contains(&format!("--script: `{script}`: ")) && !err.contains("tls"), "{err}");
         refused(&["receive", "--script", script], &["a status from 200 to 599, ", "hang or reset"]);
     }
+    refused(&["receive", "--listen", "localhost"], &["--listen", "write HOST:PORT"]);
+    refused(&["serve", "--listen", "no-such-host.invalid:0"], &["--listen", "`no-such-host.invalid`"]);
     refused(&["receive", "--delay", "soon"], &["--delay"]);
     refused(&["receive", "--hang", "--script", "200"], &["cannot be used with"]);
     refused(&["verify"], &["--secret"]);

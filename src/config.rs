@@ -1,12 +1,12 @@
 //! Every setting: its name on the command line, in the environment (`POSTHASTE_…`) and in the configuration file, its
 //! default, its bounds. Read once, validated once; nothing else reads the environment.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use ipnet::IpNet;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
 use crate::domain::duration_text::parse_duration;
 use crate::domain::headers::HeaderPrefix;
@@ -45,8 +45,9 @@ pub const MAX_TIME_SCALE: f64 = 100_000.0;
 #[derive(Args, Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Given {
-    /// Address and port of the HTTP API [default: 127.0.0.1:8080]
-    #[arg(long, env = "POSTHASTE_LISTEN")]
+    /// Address, or a host's name, and port of the HTTP API [default: 127.0.0.1:8080]
+    #[arg(long, env = "POSTHASTE_LISTEN", value_name = "HOST:PORT", value_parser = listen_address)]
+    #[serde(deserialize_with = "listen_in_file")]
     pub listen: Option<SocketAddr>,
     /// Where everything is kept: sqlite:FILE [default: sqlite:posthaste.db]
     #[arg(long, env = "POSTHASTE_DATABASE_URL")]
@@ -206,6 +207,25 @@ fn at_least_one<T: PartialEq + From<u8>>(name: &str, value: Option<T>) -> Result
     }
 }
 
+/// Where to listen: an address, or a host's name, and a port. A name is looked up here, once; its first address counts.
+pub fn listen_address(text: &str) -> Result<SocketAddr, String> {
+    if let Ok(address) = text.parse() {
+        return Ok(address);
+    }
+    let parts = text.rsplit_once(':').filter(|(host, _)| !host.is_empty() && !host.contains([':', '[', ' ']));
+    let number = |port: &str| port.parse::<u16>().ok();
+    let Some((host, port)) = parts.and_then(|(host, port)| Some((host, number(port)?))) else {
+        return Err("write HOST:PORT, such as 127.0.0.1:8080, localhost:8080 or [::1]:8080".into());
+    };
+    let mut found = (host, port).to_socket_addrs().map_err(|error| format!("`{host}` is not found: {error}"))?;
+    found.next().ok_or_else(|| format!("`{host}` has no address"))
+}
+
+fn listen_in_file<'de, D: Deserializer<'de>>(value: D) -> Result<Option<SocketAddr>, D::Error> {
+    let text = String::deserialize(value)?;
+    listen_address(&text).map(Some).map_err(|why| serde::de::Error::custom(format!("listen: {why}")))
+}
+
 /// The file of a `sqlite:` URL.
 fn database(url: &str) -> Result<PathBuf, ConfigError> {
     let name = "database-url";
@@ -271,6 +291,21 @@ mod tests {
         check(Given { operator_key: text("ph_short"), ..Given::default() }, "operator-key");
         check(Given { encryption_key: text("00"), ..Given::default() }, "encryption-key");
         assert!(toml::from_str::<Given>("listn = \"x\"").is_err());
+    }
+
+    #[test]
+    fn a_place_to_listen_may_have_a_name() {
+        for text in ["127.0.0.1:80", "[::1]:0", "localhost:8080"] {
+            let address = listen_address(text).unwrap();
+            assert!(address.ip().is_loopback() && text.ends_with(&format!(":{}", address.port())), "{text}: {address}");
+        }
+        for bad in ["", ":80", "localhost", "localhost:", "localhost:65536", "localhost:http", "::1:80", "a b:80"] {
+            assert!(listen_address(bad).unwrap_err().starts_with("write HOST:PORT"), "{bad}");
+        }
+        assert!(listen_address("no-such-host.invalid:80").unwrap_err().contains("`no-such-host.invalid` "));
+        let file: Given = toml::from_str("listen = \"localhost:9\"").unwrap();
+        assert_eq!(file.listen.map(|address| address.port()), Some(9));
+        assert!(toml::from_str::<Given>("listen = \"9\"").unwrap_err().message().starts_with("listen: write "));
     }
 
     #[test]

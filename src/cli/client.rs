@@ -1,12 +1,18 @@
 //! The API from a shell: `send`, `endpoints`, `deliveries`, `dlq`, `policies`. Tables for people, `--json` for programs.
 
+mod list;
+mod print;
+
 use clap::Subcommand;
 use serde::Serialize;
-use serde_json::value::{RawValue, to_raw_value};
-use serde_json::{Value, json};
+use serde_json::json;
+use serde_json::value::RawValue;
 
+use self::list::{DeliveryFilter, DlqFilter, EndpointFilter, List};
+use super::answer::Answer;
 use super::connection::Connection;
-use super::{Failure, print_line, table, usage};
+use super::given::{json_text, policy, segment, text_of};
+use super::{Failure, print_line};
 use crate::domain::excerpt::escape_for_terminal;
 
 #[derive(Subcommand)]
@@ -27,30 +33,30 @@ pub enum Client {
         #[command(flatten)]
         connection: Connection,
     },
-    /// Endpoints
+    /// List the endpoints, or do something to one
     Endpoints {
         #[command(subcommand)]
         action: Option<EndpointAction>,
         #[command(flatten)]
-        connection: Connection,
-    },
-    /// Deliveries
-    Deliveries {
-        #[command(subcommand)]
-        action: Option<DeliveryAction>,
-        /// Only those in this state
-        #[arg(long)]
-        state: Option<String>,
-        /// Only those of this endpoint
-        #[arg(long)]
-        endpoint: Option<String>,
+        filter: EndpointFilter,
         #[command(flatten)]
         connection: Connection,
     },
-    /// The dead-letter queue
+    /// List the deliveries, or do something to one
+    Deliveries {
+        #[command(subcommand)]
+        action: Option<DeliveryAction>,
+        #[command(flatten)]
+        filter: DeliveryFilter,
+        #[command(flatten)]
+        connection: Connection,
+    },
+    /// List the dead-letter queue, or put something back
     Dlq {
         #[command(subcommand)]
         action: Option<DlqAction>,
+        #[command(flatten)]
+        filter: DlqFilter,
         #[command(flatten)]
         connection: Connection,
     },
@@ -63,10 +69,10 @@ pub enum Client {
 
 #[derive(Subcommand)]
 pub enum EndpointAction {
-    /// Add one; prints its secret, this once
+    /// Add one; prints it with its signing secret
     Create {
         url: String,
-        /// A preset's name, or a policy as JSON
+        /// A preset's name, a policy as JSON, or @FILE with one
         #[arg(long)]
         policy: Option<String>,
         /// An event type or pattern (repeatable)
@@ -105,9 +111,11 @@ pub enum DlqAction {
     Requeue { id: String },
     /// Put many back, oldest first
     RequeueAll {
-        #[arg(long)]
+        /// Only those of this endpoint
+        #[arg(long, value_name = "ID")]
         endpoint: Option<String>,
-        #[arg(long)]
+        /// At most so many, up to 10,000 [default: 1000]
+        #[arg(long, value_name = "N")]
         limit: Option<u32>,
         /// Only say how many there are
         #[arg(long)]
@@ -115,8 +123,7 @@ pub enum DlqAction {
     },
 }
 
-/// An event as it is posted. The JSON that people give stays the text that it is: a value read from it would lose the
-/// order of members, repeated ones, and digits that no `f64` holds (S2).
+/// An event as it is posted; its data is the text that was given (S2).
 #[derive(Serialize)]
 struct Event {
     #[serde(rename = "type")]
@@ -128,7 +135,7 @@ struct Event {
     endpoint_ids: Vec<String>,
 }
 
-/// An endpoint as it is created; its policy is text for the same reason, so that the API judges what was given.
+/// An endpoint as it is created; its policy is text too, so that the API judges what was given.
 #[derive(Serialize)]
 struct NewEndpoint {
     url: String,
@@ -149,28 +156,31 @@ impl Client {
                 let data = json_text("data", &text_of(&data)?)?;
                 let event = Event { event_type, data, id, endpoint_ids: endpoint };
                 let body = serde_json::to_string(&event)?;
-                let answer = connection.request("POST", "/events", Some(body)).await?.success()?;
-                show(&connection, &answer, &["id", "endpoint_id", "state"], "deliveries")
+                let answer = connection.request("POST", "/events", Some(body)).await?;
+                sent(&connection, &answer, &event.event_type)
             }
-            Client::Endpoints { action, connection } => endpoints(action, &connection).await,
-            Client::Deliveries { action: None, state, endpoint, connection } => {
-                let filter = query(&[("state", state), ("endpoint_id", endpoint)]);
-                let answer = connection.ask("GET", &format!("/deliveries{filter}"), None).await?;
-                show(&connection, &answer, &DELIVERY_COLUMNS, "data")
+            Client::Endpoints { action: None, filter, connection } => List::from(filter).show(&connection).await,
+            Client::Endpoints { action: Some(action), filter, connection } => {
+                List::from(filter).refuse()?;
+                endpoint(action, &connection).await
             }
-            Client::Deliveries { action: Some(DeliveryAction::Show { id }), connection, .. } => {
-                let answer = connection.ask("GET", &format!("/deliveries/{id}"), None).await?;
-                print_line(&serde_json::to_string_pretty(&answer)?)
+            Client::Deliveries { action: None, filter, connection } => List::from(filter).show(&connection).await,
+            Client::Deliveries { action: Some(action), filter, connection } => {
+                List::from(filter).refuse()?;
+                delivery(action, &connection).await
             }
-            Client::Deliveries { action: Some(DeliveryAction::Retry { id }), connection, .. } => {
-                let answer = connection.ask("POST", &format!("/deliveries/{id}/retry"), None).await?;
-                show(&connection, &json!({"data": [answer]}), &DELIVERY_COLUMNS, "data")
+            Client::Dlq { action: None, filter, connection } => List::from(filter).show(&connection).await,
+            Client::Dlq { action: Some(action), filter, connection } => {
+                List::from(filter).refuse()?;
+                dead_letter(action, &connection).await
             }
-            Client::Dlq { action, connection } => dlq(action, &connection).await,
             Client::Policies { connection } => {
-                let answer = connection.ask("GET", "/policies", None).await?;
+                let answer = connection.request("GET", "/policies", None).await?;
                 let columns = ["preset", "schedule", "timeout", "responses", "auto_disable", "circuit_breaker"];
-                show(&connection, &answer, &columns, "data")
+                match connection.json {
+                    true => print::text(&answer),
+                    false => print::rows(&answer.rows("data")?, &columns),
+                }
             }
         }
     }
@@ -178,108 +188,75 @@ impl Client {
 
 const DELIVERY_COLUMNS: [&str; 7] =
     ["id", "event_type", "endpoint_id", "state", "attempt", "next_retry_at", "last_status"];
-const ENDPOINT_COLUMNS: [&str; 4] = ["id", "url", "status", "disabled_reason"];
 
-async fn endpoints(action: Option<EndpointAction>, connection: &Connection) -> Result<(), Failure> {
-    let one = |id: &str, rest: &str| format!("/endpoints/{id}{rest}");
+/// Tells of an event that was posted.
+fn sent(connection: &Connection, answer: &Answer, event_type: &str) -> Result<(), Failure> {
+    if connection.json {
+        return print::text(answer);
+    }
+    let was_there = answer.value["duplicate"] == true;
+    if let Some(id) = answer.value["id"].as_str() {
+        let id = escape_for_terminal(id.as_bytes());
+        print_line(&format!("{id}{}", if was_there { " (was there before)" } else { "" }))?;
+    }
+    let rows = answer.rows("deliveries")?;
+    match (rows.is_empty(), was_there) {
+        (false, _) => print::rows(&rows, &["id", "endpoint_id", "state"]),
+        (true, false) => print_line(&format!(
+            "Nobody gets it: no endpoint is subscribed to {event_type}, or those that are skip events while disabled. \
+             The event is kept."
+        )),
+        (true, true) => print_line("Nobody got it: no endpoint took it when it was posted first."),
+    }
+}
+
+async fn endpoint(action: EndpointAction, connection: &Connection) -> Result<(), Failure> {
+    let one = |id: &str, rest: &str| Ok::<_, Failure>(format!("/endpoints/{}{rest}", segment(id)?));
     let answer = match action {
-        None => {
-            let answer = connection.ask("GET", "/endpoints", None).await?;
-            return show(connection, &answer, &ENDPOINT_COLUMNS, "data");
+        EndpointAction::Create { url, policy: given, event_type } => {
+            let policy = given.as_deref().map(policy).transpose()?;
+            let body = serde_json::to_string(&NewEndpoint { url, policy, event_types: event_type })?;
+            connection.request("POST", "/endpoints", Some(body)).await?
         }
-        Some(EndpointAction::Create { url, policy, event_type }) => {
-            let policy = policy.map(|policy| match policy.trim_start().starts_with('{') {
-                true => json_text("--policy", &policy),
-                false => Ok(to_raw_value(&policy)?),
-            });
-            let body =
-                serde_json::to_string(&NewEndpoint { url, policy: policy.transpose()?, event_types: event_type })?;
-            connection.request("POST", "/endpoints", Some(body)).await?.success()?
-        }
-        Some(EndpointAction::Show { id }) => connection.ask("GET", &one(&id, ""), None).await?,
-        Some(EndpointAction::Status { id }) => connection.ask("GET", &one(&id, "/status"), None).await?,
-        Some(EndpointAction::Ping { id }) => connection.ask("POST", &one(&id, "/ping"), None).await?,
-        Some(EndpointAction::Enable { id }) => connection.ask("POST", &one(&id, "/enable"), None).await?,
-        Some(EndpointAction::Disable { id, reason }) => {
+        EndpointAction::Show { id } => connection.request("GET", &one(&id, "")?, None).await?,
+        EndpointAction::Status { id } => connection.request("GET", &one(&id, "/status")?, None).await?,
+        EndpointAction::Ping { id } => connection.request("POST", &one(&id, "/ping")?, None).await?,
+        EndpointAction::Enable { id } => connection.request("POST", &one(&id, "/enable")?, None).await?,
+        EndpointAction::Disable { id, reason } => {
             let body = reason.map_or_else(|| json!({}), |reason| json!({"reason": reason}));
-            connection.ask("POST", &one(&id, "/disable"), Some(body)).await?
+            connection.request("POST", &one(&id, "/disable")?, Some(body.to_string())).await?
         }
-        Some(EndpointAction::Delete { id }) => {
-            connection.ask("DELETE", &one(&id, ""), None).await?;
-            return print_line(&format!("{id} is deleted"));
+        EndpointAction::Delete { id } => {
+            let answer = connection.request("DELETE", &one(&id, "")?, None).await?;
+            return if connection.json { print::text(&answer) } else { print_line(&format!("{id} is deleted")) };
         }
     };
-    print_line(&serde_json::to_string_pretty(&answer)?)
+    print::whole(connection, &answer)
 }
 
-async fn dlq(action: Option<DlqAction>, connection: &Connection) -> Result<(), Failure> {
-    let columns = ["id", "event_type", "endpoint_id", "dead_reason", "dead_at", "replayable_until", "last_status"];
+async fn delivery(action: DeliveryAction, connection: &Connection) -> Result<(), Failure> {
     match action {
-        None => {
-            let answer = connection.ask("GET", "/dlq", None).await?;
-            show(connection, &answer, &columns, "data")
+        DeliveryAction::Show { id } => {
+            let answer = connection.request("GET", &format!("/deliveries/{}", segment(&id)?), None).await?;
+            print::whole(connection, &answer)
         }
-        Some(DlqAction::Requeue { id }) => {
-            let answer = connection.ask("POST", &format!("/dlq/{id}/requeue"), None).await?;
-            show(connection, &json!({"data": [answer]}), &DELIVERY_COLUMNS, "data")
+        DeliveryAction::Retry { id } => {
+            let answer = connection.request("POST", &format!("/deliveries/{}/retry", segment(&id)?), None).await?;
+            print::one(connection, &answer, &DELIVERY_COLUMNS)
         }
-        Some(DlqAction::RequeueAll { endpoint, limit, dry_run }) => {
+    }
+}
+
+async fn dead_letter(action: DlqAction, connection: &Connection) -> Result<(), Failure> {
+    match action {
+        DlqAction::Requeue { id } => {
+            let answer = connection.request("POST", &format!("/dlq/{}/requeue", segment(&id)?), None).await?;
+            print::one(connection, &answer, &DELIVERY_COLUMNS)
+        }
+        DlqAction::RequeueAll { endpoint, limit, dry_run } => {
             let body = json!({"endpoint_id": endpoint, "limit": limit, "dry_run": dry_run});
-            let answer = connection.ask("POST", "/dlq/requeue", Some(body)).await?;
-            print_line(&answer.to_string())
+            let answer = connection.request("POST", "/dlq/requeue", Some(body.to_string())).await?;
+            print::whole(connection, &answer)
         }
-    }
-}
-
-/// `text`, or what the file after `@` holds, or standard input for `-`.
-fn text_of(text: &str) -> Result<String, Failure> {
-    match (text, text.strip_prefix('@')) {
-        ("-", _) => Ok(std::io::read_to_string(std::io::stdin().lock())?),
-        (_, Some(path)) => std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}").into()),
-        (text, None) => Ok(text.to_owned()),
-    }
-}
-
-/// JSON that was given for `what`, checked and otherwise left alone.
-fn json_text(what: &str, text: &str) -> Result<Box<RawValue>, Failure> {
-    serde_json::from_str(text).map_err(|error| usage(format!("{what}: this is not JSON: {error}")))
-}
-
-fn query(parameters: &[(&str, Option<String>)]) -> String {
-    let mut query = url::form_urlencoded::Serializer::new(String::new());
-    for (name, value) in parameters {
-        if let Some(value) = value {
-            query.append_pair(name, value);
-        }
-    }
-    let query = query.finish();
-    if query.is_empty() { query } else { format!("?{query}") }
-}
-
-/// Prints the objects in `answer[list]` as a table of these members, or the answer itself.
-fn show(connection: &Connection, answer: &Value, columns: &[&str], list: &str) -> Result<(), Failure> {
-    if connection.json {
-        return print_line(&answer.to_string());
-    }
-    if let Some(id) = answer.get("id").and_then(Value::as_str) {
-        print_line(&format!("{id}{}", if answer["duplicate"] == true { " (was there before)" } else { "" }))?;
-    }
-    let rows = answer[list].as_array().map(Vec::as_slice).unwrap_or_default();
-    let mut out = table(columns);
-    for row in rows {
-        out.add_row(columns.iter().map(|column| cell(&row[*column])));
-    }
-    print_line(&out.trim_fmt())?;
-    match answer.get("next_cursor") {
-        Some(Value::String(_)) => print_line("… and more: use --json and the API's cursor"),
-        _ => Ok(()),
-    }
-}
-
-fn cell(value: &Value) -> String {
-    match value {
-        Value::Null => "-".into(),
-        Value::String(text) => escape_for_terminal(text.as_bytes()),
-        other => other.to_string(),
     }
 }

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use awc::error::{ConnectError, SendRequestError};
-use awc::http::header::LOCATION;
+use awc::http::header::{HeaderValue, LOCATION};
 use awc::http::{Method, Uri};
 use clap::Args;
 use serde_json::Value;
 
+use super::answer::Answer;
 use super::{Failure, usage};
 use crate::domain::excerpt::escape_for_terminal;
 use crate::tls;
@@ -16,26 +17,22 @@ use crate::tls;
 #[derive(Args, Clone)]
 pub struct Connection {
     /// The API's address
-    #[arg(long = "url", env = "POSTHASTE_URL", default_value = "http://127.0.0.1:8080", global = true)]
+    #[arg(long = "url", env = "POSTHASTE_URL", default_value = DEFAULT_URL, global = true)]
     api: String,
     /// The API key
     #[arg(long, env = "POSTHASTE_API_KEY", hide_env_values = true, global = true)]
     api_key: Option<String>,
-    /// Print the API's answer as it is
+    /// Print the API's answer as it is, byte for byte
     #[arg(long, global = true)]
     pub json: bool,
 }
 
+/// Where a server listens if nothing else is said.
+const DEFAULT_URL: &str = "http://127.0.0.1:8080";
 /// How long an answer may take: a bulk requeue of 10,000 takes its time.
 const TIMEOUT: Duration = Duration::from_secs(90);
 /// An answer is read up to this many bytes.
 const MAX_ANSWER_BYTES: usize = 32 * 1024 * 1024;
-
-/// An answer of the API, whatever it says.
-pub struct Got {
-    status: u16,
-    body: Value,
-}
 
 impl Connection {
     pub fn new(url: String, api_key: String) -> Connection {
@@ -45,12 +42,14 @@ impl Connection {
     /// One request to `/api/v1/webhooks` + `path`. `body` is JSON, and goes out as it is.
     ///
     /// # Errors
-    /// No answer, or a redirect: it is not followed, because the API key would go with the request.
-    pub async fn request(&self, method: &str, path: &str, body: Option<String>) -> Result<Got, Failure> {
+    /// No answer, or anything but success. A redirect is not followed, because the API key would go with the request.
+    pub async fn request(&self, method: &str, path: &str, body: Option<String>) -> Result<Answer, Failure> {
         let url = format!("{}/api/v1/webhooks{path}", self.api.trim_end_matches('/'));
         let mut request = client(&url)?.request(Method::from_bytes(method.as_bytes())?, &url);
-        if let Some(key) = &self.api_key {
-            request = request.insert_header(("X-API-Key", key.as_str()));
+        let key = self.key()?;
+        let has_key = key.is_some();
+        if let Some(key) = key {
+            request = request.insert_header(("X-API-Key", key));
         }
         let sent = match body {
             Some(body) => request.content_type("application/json").send_body(body).await,
@@ -61,14 +60,26 @@ impl Connection {
             let location = answer.headers().get(LOCATION).map(|value| value.as_bytes());
             return Err(self.redirected(answer.status().as_u16(), &url, location));
         }
-        let bytes = answer.body().limit(MAX_ANSWER_BYTES).await?;
-        let body = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
-        Ok(Got { status: answer.status().as_u16(), body })
+        let body = answer.body().limit(MAX_ANSWER_BYTES).await;
+        let body = body.map_err(|error| format!("the answer of {} could not be read: {error}", self.api))?;
+        Answer::read(&self.api, has_key, answer.status().as_u16(), &body)
     }
 
-    /// The same, where anything but success is a failure.
+    /// The same, and what the answer says.
     pub async fn ask(&self, method: &str, path: &str, body: Option<Value>) -> Result<Value, Failure> {
-        self.request(method, path, body.map(|body| body.to_string())).await?.success()
+        Ok(self.request(method, path, body.map(|body| body.to_string())).await?.value)
+    }
+
+    /// The address, if it has to be said with the next command too.
+    pub fn elsewhere(&self) -> Option<String> {
+        let led_there = std::env::var("POSTHASTE_URL").unwrap_or_else(|_| DEFAULT_URL.into());
+        (self.api != led_there).then(|| self.api.clone())
+    }
+
+    /// The key as a header. An empty one, as an unset variable of a shell gives it, is none.
+    fn key(&self) -> Result<Option<HeaderValue>, Failure> {
+        let key = self.api_key.as_deref().filter(|key| !key.is_empty()).map(HeaderValue::from_str).transpose();
+        key.map_err(|_| usage("--api-key (or POSTHASTE_API_KEY): this is no API key, which is visible ASCII alone"))
     }
 
     /// Why there is no answer.
@@ -95,22 +106,6 @@ impl Connection {
         let target = escape_for_terminal(target.as_deref().unwrap_or(&location).as_bytes());
         let why = "It is not followed, because the API key would go with it; if the API is there, give that address";
         format!("{api} answers {status}, a redirect to {target}. {why}").into()
-    }
-}
-
-impl Got {
-    /// The body of a success.
-    ///
-    /// # Errors
-    /// Anything but success, told in the API's words.
-    pub fn success(self) -> Result<Value, Failure> {
-        match self.status {
-            200..=299 => Ok(self.body),
-            status => {
-                let word = |name: &str| escape_for_terminal(self.body[name].as_str().unwrap_or_default().as_bytes());
-                Err(format!("{status} {}: {}", word("code"), word("detail")).into())
-            }
-        }
     }
 }
 

@@ -1,8 +1,11 @@
 //! The command line: one sub-command per file. Exit code 0 when it worked, 1 when it did not, 2 for wrong arguments.
 
+mod answer;
 mod client;
 mod connection;
 mod demo;
+mod given;
+mod pretty;
 mod receive;
 mod script;
 mod signed;
@@ -13,6 +16,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand};
 
 use crate::app;
@@ -44,7 +48,7 @@ enum Command {
 
 #[derive(Args)]
 struct Serve {
-    /// A TOML file with the same settings (the flags' names with `_`)
+    /// A TOML file with the same settings (the flags' names with `_`), the two keys excepted
     #[arg(long, env = "POSTHASTE_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
     #[command(flatten)]
@@ -65,7 +69,10 @@ fn usage(sentence: impl Into<String>) -> Failure {
 
 /// Reads the arguments and does what they say.
 pub fn run() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return not_understood(&error),
+    };
     let level = match arguments.command {
         // What callers send that is no HTTP is answered 400 and is no news of ours.
         Command::Serve(_) => "info,actix_server=warn,actix_http=off",
@@ -92,6 +99,25 @@ pub fn run() -> ExitCode {
             if failure.is::<Usage>() { ExitCode::from(2) } else { ExitCode::FAILURE }
         }
     }
+}
+
+/// Says what is wrong with the arguments; or prints the help that was asked for.
+fn not_understood(error: &clap::Error) -> ExitCode {
+    // Clap calls a variable of the environment an argument too, and does not say which.
+    if let (ErrorKind::InvalidUtf8, Some(name)) = (error.kind(), unreadable_variable()) {
+        let _ = writeln!(std::io::stderr(), "posthaste: {name} in the environment is not UTF-8");
+        return ExitCode::from(2);
+    }
+    error.exit()
+}
+
+/// The first of our variables that holds something else than UTF-8, if every argument is UTF-8.
+fn unreadable_variable() -> Option<String> {
+    if std::env::args_os().any(|argument| argument.to_str().is_none()) {
+        return None;
+    }
+    let ours = std::env::vars_os().filter(|(_, value)| value.to_str().is_none());
+    ours.filter_map(|(name, _)| name.into_string().ok()).find(|name| name.starts_with("POSTHASTE_"))
 }
 
 fn is_broken_pipe(failure: &(dyn std::error::Error + 'static)) -> bool {

@@ -20,6 +20,7 @@ use super::script::{self, Act};
 use super::signed::Signatures;
 use super::{Failure, print_line, usage, verify};
 use crate::clock::system_time;
+use crate::config::listen_address;
 use crate::domain::duration_text::parse_duration;
 use crate::domain::secret::SigningSecret;
 use crate::domain::signature::DEFAULT_TOLERANCE;
@@ -33,8 +34,8 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 
 #[derive(Args)]
 pub struct Receive {
-    /// Address and port
-    #[arg(long, default_value = "127.0.0.1:9000")]
+    /// Address, or a host's name, and port
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:9000", value_parser = listen_address)]
     listen: SocketAddr,
     /// What to answer, request by request; the last entry repeats. E.g. 503*2,200 or "429;retry-after=60" or hang or reset
     #[arg(long, default_value = "200")]

@@ -1,6 +1,6 @@
-//! The receivers' script language: `503*2,200` is twice 503, then 200 for ever. Beside the cues of `simulate` the test
-//! receiver knows `hang` and `reset`. Entries are separated by commas, so a `Retry-After` in one is a number of seconds:
-//! a date has a comma in it.
+//! The receivers' script language: `503*2,200` is twice 503, then 200 for ever. `hang` is a receiver that never answers,
+//! which its sender takes for a `timeout`: both words mean it, in `simulate` and in `receive`. Entries are separated by
+//! commas, so a `Retry-After` in one is a number of seconds: a date has a comma in it.
 
 use crate::domain::attempt::ErrorKind;
 use crate::domain::simulate::{Cue, MAX_SCRIPT};
@@ -17,21 +17,29 @@ pub enum Act {
 
 /// Reads a script for `simulate`.
 pub fn cues(texts: &[String]) -> Result<Vec<Cue>, String> {
-    repeated(texts, Cue::parse)
+    repeated(texts, |text| match text {
+        "hang" => Ok(Cue::Fail(ErrorKind::Timeout)),
+        text => Cue::parse(text),
+    })
 }
 
 /// Reads a script for `receive`.
 pub fn acts(texts: &[String]) -> Result<Vec<Act>, String> {
     repeated(texts, |text| match text {
         "hang" => Ok(Act::Hang),
-        text => match Cue::parse(text)? {
-            Cue::Fail(ErrorKind::Timeout) => Ok(Act::Hang),
-            Cue::Fail(ErrorKind::Reset) => Ok(Act::Reset),
-            Cue::Fail(kind) => Err(format!("`{kind}`: a test receiver can answer with a status, hang or reset")),
-            Cue::Answer { retry_after: Some(value), .. } if !value.bytes().all(|byte| matches!(byte, b' '..=b'~')) => {
+        text => match Cue::parse(text) {
+            Ok(Cue::Fail(ErrorKind::Timeout)) => Ok(Act::Hang),
+            Ok(Cue::Fail(ErrorKind::Reset)) => Ok(Act::Reset),
+            Ok(Cue::Answer { retry_after: Some(value), .. })
+                if !value.bytes().all(|byte| matches!(byte, b' '..=b'~')) =>
+            {
                 Err(format!("`{text}`: Retry-After cannot be sent so"))
             }
-            cue => Ok(Act::Cue(cue)),
+            Ok(Cue::Fail(_)) | Err(_) => Err(format!(
+                "`{text}`: a test receiver can answer with a status from 200 to 599, also with ;retry-after=SECONDS, hang \
+                 or reset"
+            )),
+            Ok(cue) => Ok(Act::Cue(cue)),
         },
     })
 }
@@ -82,6 +90,7 @@ mod tests {
         check(&["503*2, 200"], "503 503 200");
         check(&[" 503 * 2 ", "timeout,200*1"], "503 503 timeout 200");
         check(&["429;retry-after=60,timeout"], "429;retry-after=60 timeout");
+        check(&["hang*2,200"], "timeout timeout 200");
         check(&["429;retry-after=60*2"], "429;retry-after=60 429;retry-after=60");
         assert_eq!(cues(&["200*1000".into()]).unwrap().len(), MAX_SCRIPT);
         for bad in ["", "503,", "503*", "503*0", "503*x", "503*+2", "*2", "503,,200", "soon", "200*1001", "200*999,5*2"]

@@ -3,10 +3,11 @@
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::{Failure, print_line, script, table, usage};
+use super::{Failure, given, print_line, script, table, usage};
 use crate::domain::attempt::Outcome;
 use crate::domain::delivery::State;
 use crate::domain::duration_text::format_duration;
+use crate::domain::field_error::FieldError;
 use crate::domain::simulate::{Ending, Step};
 use crate::domain::simulate_request::{Ranges, SimulateRequest};
 use crate::domain::time::Span;
@@ -36,11 +37,11 @@ pub struct Simulate {
 impl Simulate {
     pub fn run(self) -> Result<(), Failure> {
         let request = SimulateRequest::from_json(&self.request()?).map_err(|errors| {
-            let faults: Vec<_> = errors.iter().map(ToString::to_string).collect();
+            let faults: Vec<_> = errors.iter().map(as_typed).collect();
             usage(faults.join("\n           "))
         })?;
         if self.json {
-            return print_line(&serde_json::to_string_pretty(&request.answer())?);
+            return print_line(&serde_json::to_string(&request.answer())?);
         }
         let (nominal, longest) = request.run();
         let ranges = Ranges::new(longest.as_ref());
@@ -60,16 +61,7 @@ impl Simulate {
     }
 
     fn request(&self) -> Result<Value, Failure> {
-        let policy = match self.policy.strip_prefix('@') {
-            Some(path) => std::fs::read_to_string(path).map_err(|error| usage(format!("--policy: {path}: {error}")))?,
-            None => self.policy.clone(),
-        };
-        let policy = match policy.trim() {
-            json if json.starts_with('{') => {
-                serde_json::from_str(json).map_err(|error| usage(format!("--policy: this is not JSON: {error}")))?
-            }
-            name => json!(name),
-        };
+        let policy: Value = serde_json::from_str(given::policy(&self.policy)?.get())?;
         let script = script::cues(&self.script).map_err(|why| usage(format!("--script: {why}")))?;
         let script: Vec<String> = script.iter().map(ToString::to_string).collect();
         let events = json!({"count": self.events, "every": self.every});
@@ -93,6 +85,21 @@ impl Simulate {
             counted(ending.failures, "failed attempt", "failed attempts"),
             counted(ending.exhausted, "exhausted delivery", "exhausted deliveries"),
         )
+    }
+}
+
+/// A fault of the API's request by the flag that it was made from.
+fn as_typed(fault: &FieldError) -> String {
+    let FieldError { field, message } = fault;
+    match field.as_str() {
+        "events.count" => format!("--events: {message}"),
+        "events.every" => format!("--every: {message}"),
+        "policy" => format!("--policy: {message}"),
+        field => match field.strip_prefix("policy.") {
+            Some(member) => format!("--policy: {member}: {message}"),
+            // Only entries of the script are left.
+            None => format!("--script: {message}"),
+        },
     }
 }
 

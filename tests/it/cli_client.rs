@@ -1,5 +1,8 @@
 //! The sub-commands that talk to the API, as programs, against servers that answer as they please.
 
+mod answers;
+mod lists;
+
 use std::process::Command;
 
 use serde::Deserialize;
@@ -86,13 +89,30 @@ fn data_that_is_not_json_is_not_posted() {
 #[test]
 fn a_policy_goes_out_as_it_was_given_too() {
     let policy = r#"{"preset": "orbit", "jitter": 1.0, "preset": "salaf"}"#;
-    for (given, posted) in [(policy, policy), ("salaf", r#""salaf""#)] {
+    let folder = tempfile::tempdir().unwrap();
+    let (json, name) = (folder.path().join("policy.json"), folder.path().join("name"));
+    std::fs::write(&json, format!("\n{policy}\n")).unwrap();
+    std::fs::write(&name, "salaf\n").unwrap();
+    let (at_json, at_name) = (format!("@{}", json.display()), format!("@{}", name.display()));
+    let preset = r#""salaf""#;
+    for (given, posted) in [(policy, policy), ("salaf", preset), (&at_json, policy), (&at_name, preset)] {
         let receiver = RawReceiver::answering(ANSWER);
         let arguments = ["endpoints", "create", "http://r.test/", "--policy", given, "--event-type", "order.*"];
         assert_eq!(outcome(client(&receiver.url(""), &arguments)).0, 0);
         let body = String::from_utf8(receiver.only_request().body).unwrap();
         assert_eq!(body, format!(r#"{{"url":"http://r.test/","policy":{posted},"event_types":["order.*"]}}"#));
     }
+}
+
+#[test]
+fn a_policy_that_cannot_be_read_is_not_posted() {
+    let receiver = RawReceiver::answering(ANSWER);
+    for (given, why) in [("@/no/such/file", "--policy: /no/such/file: "), ("{", "--policy: this is not JSON")] {
+        let arguments = ["endpoints", "create", "http://r.test/", "--policy", given];
+        let (code, err) = outcome(client(&receiver.url(""), &arguments));
+        assert!(code == 2 && err.contains(why), "{code}: {err}");
+    }
+    assert_eq!(receiver.connections(), 0);
 }
 
 #[test]
@@ -136,7 +156,9 @@ fn an_https_server_is_asked_if_an_authority_vouches_for_it() {
     };
     for host in ["localhost", "127.0.0.1"] {
         let server = ours.server(&["localhost", "127.0.0.1"], |_| ());
-        assert_eq!(trusting(&server.url(host)), (0, String::new()));
+        // It was heard, and what it said is not taken for the API's answer.
+        let (code, err) = trusting(&server.url(host));
+        assert!(code == 1 && err.contains("answers 200, but this is no answer of a Posthaste server"), "{err}");
         let (_, alpn) = server.hellos.recv().unwrap();
         assert_eq!(alpn.as_deref(), Some(&b"http/1.1"[..]));
     }

@@ -83,7 +83,9 @@ fn simulate_takes_policies_and_scripts_in_every_form() {
     check(&["--jitter"], "The delivery is dead (exhausted) after 4h15m30s to 5h6m36s.");
     check(&["--policy", &at_file], "The delivery is dead (exhausted) after 5s.");
     check(&["--policy", r#"{"schedule": {"ladder": []}}"#], "The delivery is dead (exhausted) after 0s.");
-    check(&["--policy", "shellorbit", "--script", "timeout*2,200"], "The delivery is delivered after 1m10s.");
+    for script in ["timeout*2,200", "hang,timeout,200"] {
+        check(&["--policy", "shellorbit", "--script", script], "The delivery is delivered after 1m10s.");
+    }
     check(
         &["--policy", "shellorbit", "--script", "503*2", "--script", "429;retry-after=60,200"],
         "The delivery is delivered after 2m40s.",
@@ -107,7 +109,8 @@ fn simulate_takes_policies_and_scripts_in_every_form() {
 fn simulate_answers_as_the_api_does() {
     let (code, out, _) = run(&["simulate", "--json", "--jitter", "--script", "503,200"], "");
     let answer: Value = serde_json::from_str(&out).unwrap();
-    assert_eq!(code, 0);
+    assert_eq!((code, out.lines().count()), (0, 1), "{out}");
+    assert!(out.starts_with(r#"{"attempts":[{"event":1,"attempt":1,"wait":"#), "{out}");
     assert_eq!(answer["attempts"][1]["wait"], serde_json::json!({"min": "30s", "max": "36s"}));
     assert_eq!(answer["final"]["state"], "delivered");
 }
@@ -120,16 +123,24 @@ fn arguments_that_make_no_sense_are_named() {
         parts.iter().for_each(|part| assert!(err.contains(part), "{arguments:?}: {err}"));
         assert!(!err.contains("panicked"), "{err}");
     };
-    refused(&["simulate", "--policy", "orbital"], &["policy: 'orbital' is not one of orbit, shellorbit, salaf."]);
+    refused(&["simulate", "--policy", "orbital"], &["--policy: 'orbital' is not one of orbit, shellorbit, salaf."]);
     refused(&["simulate", "--policy", "{"], &["--policy: this is not JSON"]);
     refused(&["simulate", "--policy", "@/no/such/file"], &["--policy: /no/such/file: "]);
     let two = r#"{"timeout": 5, "colour": 1}"#;
-    refused(&["simulate", "--policy", two], &["policy.colour: ", "policy.timeout: A duration is text"]);
+    refused(&["simulate", "--policy", two], &["--policy: colour: ", "--policy: timeout: A duration is text"]);
     refused(&["simulate", "--script", "soon"], &["--script: `soon`"]);
     refused(&["simulate", "--script", "503*0"], &["--script: `503*0`: after the * stands how many times"]);
-    refused(&["simulate", "--events", "0"], &["events.count: "]);
-    refused(&["simulate", "--every", "1y"], &["events.every: "]);
-    refused(&["receive", "--script", "dns"], &["a test receiver can answer with a status, hang or reset"]);
+    let long = format!("503;retry-after={}", "9".repeat(100));
+    refused(&["simulate", "--script", &long], &["--script: '503;retry-after=9", "is longer than 100 bytes"]);
+    refused(&["simulate", "--events", "0"], &["--events: "]);
+    refused(&["simulate", "--every", "1y"], &["--every: "]);
+    for script in ["dns", "bogus", "503;x=1"] {
+        let (_, _, err) = run(&["receive", "--script", script], "");
+        assert!(err.contains(&format!("--script: `{script}`: ")) && !err.contains("tls"), "{err}");
+        refused(&["receive", "--script", script], &["a status from 200 to 599, ", "hang or reset"]);
+    }
+    refused(&["receive", "--listen", "localhost"], &["--listen", "write HOST:PORT"]);
+    refused(&["serve", "--listen", "no-such-host.invalid:0"], &["--listen", "`no-such-host.invalid`"]);
     refused(&["receive", "--delay", "soon"], &["--delay"]);
     refused(&["receive", "--hang", "--script", "200"], &["cannot be used with"]);
     refused(&["verify"], &["--secret"]);

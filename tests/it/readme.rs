@@ -39,7 +39,8 @@ fn the_tour_does_what_the_readme_shows() {
             "until posthaste deliveries | grep -q delivered; do sleep 0.1; done\nposthaste deliveries\n",
             1,
         );
-    let script = format!("trap 'kill $(jobs -p)' EXIT\n{script}");
+    // The last block stops both; if one went on, the wait would not end.
+    let script = format!("trap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n{script}wait\necho all are stopped\n");
     let folder = tempfile::tempdir().unwrap();
     let binary = std::path::Path::new(env!("CARGO_BIN_EXE_posthaste")).parent().unwrap();
     let path = format!("{}:{}", binary.display(), std::env::var("PATH").unwrap_or_default());
@@ -47,6 +48,7 @@ fn the_tour_does_what_the_readme_shows() {
         .args(["-c", &script])
         .current_dir(folder.path())
         .env("PATH", path)
+        .env("TMPDIR", folder.path())
         .env("POSTHASTE_URL", format!("http://127.0.0.1:{api}"))
         .env_remove("POSTHASTE_SECRET")
         .stdin(Stdio::null())
@@ -80,12 +82,26 @@ fn the_tour_does_what_the_readme_shows() {
         "attempt 3",
         "answered 200",
         "delivered",
-        "(was there before)",
+        "evt_order-42 (was there before)",
+        "The dead-letter queue is empty.",
         "dead (exhausted) after 14m40s",
         "\"type\":\"order.paid\"",
+        "all are stopped",
     ] {
         assert!(output.contains(shown), "`{shown}` is missing in\n{output}\n{errors}");
     }
+}
+
+/// The numbers of days that receivers are told to remember ids for are those of the presets, and one more.
+#[test]
+fn ids_are_remembered_a_day_longer_than_dead_letters_are_kept() {
+    use posthaste::domain::policy::{Policy, Preset};
+    let readme = include_str!("../../README.md").split_whitespace().collect::<Vec<_>>().join(" ");
+    let days = |preset: Preset| Policy::preset(preset).dead_letters.as_millis() / 86_400_000 + 1;
+    let (orbit, shellorbit, salaf) = (days(Preset::Orbit), days(Preset::Shellorbit), days(Preset::Salaf));
+    assert_eq!(shellorbit, salaf);
+    let told = format!("{orbit} days for `orbit`, {shellorbit} for `shellorbit` and `salaf`");
+    assert!(readme.contains(&told), "{told}");
 }
 
 #[test]

@@ -59,6 +59,7 @@ impl Fault {
     }
 }
 
+#[derive(Clone)]
 pub struct Evidence {
     pub began: Instant,
     pub accepted: HashMap<String, Accepted>,

@@ -25,6 +25,7 @@ use crate::store::error::StoreError;
 use crate::store::sqlite::{self, Lock, OpenError};
 use crate::store::{Options, Queue, Store, Vault, WriterThread};
 use crate::transport::awc::{AwcFactory, Options as TransportOptions};
+use crate::transport::idle::MAX_IDLE;
 use crate::transport::resolve::SystemResolver;
 
 /// Why the process could not start; each text is for the person who started it.
@@ -106,9 +107,10 @@ impl App {
             policy: config.targets.clone(),
             extra_roots: Vec::new(),
             resolver: Arc::new(SystemResolver::default()),
+            max_idle: MAX_IDLE.min(descriptors / config::IDLE_SHARE),
         })?;
         let settings = Settings {
-            max_attempts: config.max_attempts.unwrap_or(descriptors / 2),
+            max_attempts: config.max_attempts.unwrap_or(descriptors / config::ATTEMPTS_SHARE),
             restart_rate: config.restart_rate,
             window: config::WINDOW,
             read_bodies: config::READ_BODIES_BYTES,
@@ -124,7 +126,7 @@ impl App {
             false => Some(first_key(&store).await?),
         };
         let api = Api::new(store.clone(), engine.clone(), &config).await?;
-        let (address, server) = api::serve(api, listener, config.workers)
+        let (address, server) = api::serve(api, listener, config.workers, descriptors / config::CALLERS_SHARE)
             .map_err(io_error(format!("cannot listen on {}", config.listen)))?;
         let handle = server.handle();
         let serving = actix_web::rt::spawn(server);

@@ -41,6 +41,8 @@ pub struct Options {
     pub extra_roots: Vec<CertificateDer<'static>>,
     /// Where host names are looked up.
     pub resolver: Arc<dyn Resolve>,
+    /// How many connections may wait for another request, of all endpoints together.
+    pub max_idle: usize,
 }
 
 impl Default for Options {
@@ -49,6 +51,7 @@ impl Default for Options {
             policy: AddressPolicy::default(),
             extra_roots: Vec::new(),
             resolver: Arc::new(SystemResolver::default()),
+            max_idle: MAX_IDLE,
         }
     }
 }
@@ -67,7 +70,7 @@ impl AwcFactory {
             lookups: Lookups::new(options.resolver),
             policy: options.policy,
             tls,
-            idle_places: IdlePlaces::new(MAX_IDLE),
+            idle_places: IdlePlaces::new(options.max_idle),
         })))
     }
 }

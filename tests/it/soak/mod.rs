@@ -7,6 +7,7 @@
 mod blind;
 mod callers;
 mod checks;
+mod crowd;
 mod evidence;
 mod ledger;
 mod people;

@@ -45,18 +45,21 @@ fn s14_fifty_failures_disable_once_with_twenty_in_flight() {
     });
     assert_eq!(server.status(&endpoint)["status"], "enabled");
     gate.open();
-    let status = wait_for("all 60 are recorded", SOON, || {
+    let status = wait_for("all are recorded", SOON, || {
         Some(server.status(&endpoint)).filter(|status| status["queue"]["dead"] == 100)
     });
     assert_eq!(status["status"], "auto_disabled");
-    assert_eq!(status["failure_streak"]["failures"], 60, "stragglers lengthen the streak and nothing else");
+    // Each of those that failed before the fiftieth may have made room for one more.
+    let sent = receiver.count();
+    assert!((60..70).contains(&sent), "nothing starts after the fiftieth failure: {sent}");
+    assert_eq!(status["failure_streak"]["failures"], sent, "stragglers lengthen the streak and nothing else");
     assert_eq!(status["queue"], json!({"pending": 0, "failed": 0, "in_flight": 0, "dead": 100}));
     assert_eq!(server.notices(), ["endpoint.auto_disabled"]);
     let reason = text(&server.get(&format!("/endpoints/{endpoint}"))["disabled_reason"]);
     assert!(reason.starts_with("50 failed attempts in a row since "), "{reason}");
     let dead = server.all(&format!("/deliveries?endpoint_id={endpoint}"));
     assert!(dead.iter().all(|one| one["state"] == "dead" && one["dead_reason"] == "endpoint_disabled"));
-    assert_eq!(receiver.count(), 60, "nothing started afterwards");
+    assert_eq!(receiver.count(), sent, "nothing started afterwards");
 }
 
 #[test]

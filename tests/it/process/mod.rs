@@ -9,6 +9,7 @@ mod reading;
 mod requeue;
 mod restart;
 mod retry;
+mod secrets;
 mod signatures;
 
 use std::time::Duration;

@@ -67,6 +67,7 @@ pub const TLS_TIMEOUT: Failure = theirs(ErrorKind::Tls, "the TLS handshake did n
 pub const TLS_BROKEN: Failure = theirs(ErrorKind::Tls, "the connection broke during the TLS handshake");
 pub const TLS_NOT_SPOKEN: Failure = theirs(ErrorKind::Tls, "the receiver does not speak TLS on this port");
 pub const TLS_REFUSED: Failure = theirs(ErrorKind::Tls, "the receiver refused the TLS handshake");
+pub const TLS_WANTS_CERTIFICATE: Failure = theirs(ErrorKind::Tls, "the receiver asks for a client certificate");
 pub const TLS_INCOMPATIBLE: Failure = theirs(ErrorKind::Tls, "no TLS version or cipher suite in common");
 pub const TLS_FAILED: Failure = theirs(ErrorKind::Tls, "the TLS handshake failed");
 pub const CERT_UNTRUSTED: Failure = theirs(ErrorKind::Tls, "the certificate is not from a trusted authority");
@@ -154,9 +155,21 @@ pub fn of_tls(error: &io::Error) -> Failure {
             _ => CERT_INVALID,
         },
         rustls::Error::InvalidMessage(_) => TLS_NOT_SPOKEN,
-        rustls::Error::AlertReceived(_) => TLS_REFUSED,
+        rustls::Error::AlertReceived(_) => of_tls_refusal(error).unwrap_or(TLS_REFUSED),
         rustls::Error::PeerIncompatible(_) | rustls::Error::NoApplicationProtocol => TLS_INCOMPATIBLE,
         _ => TLS_FAILED,
+    }
+}
+
+/// What a TLS alert says about us, if it says that we are refused and not that something broke.
+pub fn of_tls_refusal(error: &io::Error) -> Option<Failure> {
+    use rustls::AlertDescription as Alert;
+    match error.get_ref()?.downcast_ref()? {
+        rustls::Error::AlertReceived(Alert::CertificateRequired) => Some(TLS_WANTS_CERTIFICATE),
+        rustls::Error::AlertReceived(
+            Alert::HandshakeFailure | Alert::BadCertificate | Alert::AccessDenied | Alert::UnknownCA,
+        ) => Some(TLS_REFUSED),
+        _ => None,
     }
 }
 

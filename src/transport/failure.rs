@@ -89,6 +89,8 @@ pub fn of_connect(error: &io::Error, ipv6: bool, routes: impl FnOnce() -> Routes
         Some(libc::ECONNREFUSED) => REFUSED,
         Some(libc::ETIMEDOUT) => NO_CONNECTION,
         Some(libc::EHOSTUNREACH | libc::EHOSTDOWN) => UNREACHABLE,
+        // Taken, and broken before we looked: a refusal has a code of its own.
+        Some(libc::ECONNRESET) => RESET,
         // Local ports have run out; or the family is switched off (Linux says the same for IPv6 then).
         Some(libc::EADDRNOTAVAIL) => match routes() {
             routes if routes.has(ipv6) => NO_PORTS,
@@ -169,6 +171,7 @@ pub fn of_tls_refusal(error: &io::Error) -> Option<Failure> {
         rustls::Error::AlertReceived(
             Alert::HandshakeFailure | Alert::BadCertificate | Alert::AccessDenied | Alert::UnknownCA,
         ) => Some(TLS_REFUSED),
+        rustls::Error::AlertReceived(Alert::ProtocolVersion | Alert::InsufficientSecurity) => Some(TLS_INCOMPATIBLE),
         _ => None,
     }
 }
@@ -198,6 +201,7 @@ mod tests {
             (libc::ENETDOWN, true, NONE, NO_ROUTE),
             (libc::EHOSTUNREACH, false, NONE, UNREACHABLE),
             (libc::ETIMEDOUT, false, NONE, NO_CONNECTION),
+            (libc::ECONNRESET, false, ALL, RESET),
             (libc::EPERM, false, ALL, CONNECT_FAILED),
         ];
         for (code, ipv6, routes, expected) in table {

@@ -125,6 +125,18 @@ fn s04_s05_c04_an_answer_may_break_off_after_any_byte() {
     });
 }
 
+/// Whether the dial, the writing or the reading notices first is a matter of microseconds; it is told as the same.
+#[test]
+fn s05_a_connection_that_is_reset_as_soon_as_it_is_taken_is_a_reset() {
+    on_actix(async {
+        let receiver = RawReceiver::scripted(|conversation| conversation.close_with_a_reset());
+        let transport = AwcFactory::new(local_options()).expect("no roots").open();
+        for _ in 0..200 {
+            assert_eq!(failure(&transport.send(request(&receiver.url("/"))).await).0, ErrorKind::Reset);
+        }
+    });
+}
+
 #[test]
 fn c04_a_request_is_sent_again_once_and_never_twice() {
     on_actix(async {

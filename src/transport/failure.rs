@@ -67,6 +67,7 @@ pub const TLS_TIMEOUT: Failure = theirs(ErrorKind::Tls, "the TLS handshake did n
 pub const TLS_BROKEN: Failure = theirs(ErrorKind::Tls, "the connection broke during the TLS handshake");
 pub const TLS_NOT_SPOKEN: Failure = theirs(ErrorKind::Tls, "the receiver does not speak TLS on this port");
 pub const TLS_REFUSED: Failure = theirs(ErrorKind::Tls, "the receiver refused the TLS handshake");
+pub const TLS_WANTS_CERTIFICATE: Failure = theirs(ErrorKind::Tls, "the receiver asks for a client certificate");
 pub const TLS_INCOMPATIBLE: Failure = theirs(ErrorKind::Tls, "no TLS version or cipher suite in common");
 pub const TLS_FAILED: Failure = theirs(ErrorKind::Tls, "the TLS handshake failed");
 pub const CERT_UNTRUSTED: Failure = theirs(ErrorKind::Tls, "the certificate is not from a trusted authority");
@@ -88,6 +89,8 @@ pub fn of_connect(error: &io::Error, ipv6: bool, routes: impl FnOnce() -> Routes
         Some(libc::ECONNREFUSED) => REFUSED,
         Some(libc::ETIMEDOUT) => NO_CONNECTION,
         Some(libc::EHOSTUNREACH | libc::EHOSTDOWN) => UNREACHABLE,
+        // Taken, and broken before we looked: a refusal has a code of its own.
+        Some(libc::ECONNRESET) => RESET,
         // Local ports have run out; or the family is switched off (Linux says the same for IPv6 then).
         Some(libc::EADDRNOTAVAIL) => match routes() {
             routes if routes.has(ipv6) => NO_PORTS,
@@ -154,9 +157,22 @@ pub fn of_tls(error: &io::Error) -> Failure {
             _ => CERT_INVALID,
         },
         rustls::Error::InvalidMessage(_) => TLS_NOT_SPOKEN,
-        rustls::Error::AlertReceived(_) => TLS_REFUSED,
+        rustls::Error::AlertReceived(_) => of_tls_refusal(error).unwrap_or(TLS_REFUSED),
         rustls::Error::PeerIncompatible(_) | rustls::Error::NoApplicationProtocol => TLS_INCOMPATIBLE,
         _ => TLS_FAILED,
+    }
+}
+
+/// What a TLS alert says about us, if it says that we are refused and not that something broke.
+pub fn of_tls_refusal(error: &io::Error) -> Option<Failure> {
+    use rustls::AlertDescription as Alert;
+    match error.get_ref()?.downcast_ref()? {
+        rustls::Error::AlertReceived(Alert::CertificateRequired) => Some(TLS_WANTS_CERTIFICATE),
+        rustls::Error::AlertReceived(
+            Alert::HandshakeFailure | Alert::BadCertificate | Alert::AccessDenied | Alert::UnknownCA,
+        ) => Some(TLS_REFUSED),
+        rustls::Error::AlertReceived(Alert::ProtocolVersion | Alert::InsufficientSecurity) => Some(TLS_INCOMPATIBLE),
+        _ => None,
     }
 }
 
@@ -185,6 +201,7 @@ mod tests {
             (libc::ENETDOWN, true, NONE, NO_ROUTE),
             (libc::EHOSTUNREACH, false, NONE, UNREACHABLE),
             (libc::ETIMEDOUT, false, NONE, NO_CONNECTION),
+            (libc::ECONNRESET, false, ALL, RESET),
             (libc::EPERM, false, ALL, CONNECT_FAILED),
         ];
         for (code, ipv6, routes, expected) in table {

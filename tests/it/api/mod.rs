@@ -5,6 +5,7 @@ mod bad;
 mod deliveries;
 mod endpoints;
 mod events;
+mod guarded;
 mod idempotency;
 mod lifecycle;
 mod odd;

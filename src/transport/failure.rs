@@ -46,7 +46,10 @@ pub const UNUSABLE_REQUEST: Failure =
     theirs(ErrorKind::Protocol, "the endpoint's URL or headers cannot be written as an HTTP request");
 pub const BLOCKED: Failure =
     theirs(ErrorKind::BlockedAddress, "the host has no address that this installation may call");
-pub const TIMEOUT: Failure = theirs(ErrorKind::Timeout, "no complete response head within the timeout");
+pub const TIMEOUT: Failure = theirs(
+    ErrorKind::Timeout,
+    "no complete response head within the timeout; the receiver may have processed the event",
+);
 
 pub const DNS_NO_ADDRESS: Failure = theirs(ErrorKind::Dns, "the host name has no address");
 pub const DNS_FAILED: Failure = theirs(ErrorKind::Dns, "the host name's servers answered with an error");

@@ -10,6 +10,7 @@ mod idempotency;
 mod lifecycle;
 mod odd;
 mod paging;
+mod receivers;
 mod routes;
 mod wire;
 

@@ -1,10 +1,14 @@
 //! The real binary, watched from outside: what it promises across crashes, under load, against receivers that fail.
 
+mod backlog;
 mod circuit;
 mod crash;
+mod database;
 mod disable;
+mod ingest;
 mod isolation;
 mod ladders;
+mod place;
 mod reading;
 mod requeue;
 mod restart;

@@ -1,4 +1,4 @@
-//! Nothing secret is in any log, at any level, nor in any error (C89).
+//! Nothing secret is in any log, at any level, nor in any error, nor in clear in the database (C89).
 
 use std::net::TcpListener;
 
@@ -35,7 +35,7 @@ fn found(text: &str) -> Vec<&'static str> {
 #[test]
 fn no_secret_is_in_any_log_or_error() {
     let _machine = beside_others();
-    let server = Server::start(Options { log: Some("trace"), ..Options::default() });
+    let mut server = Server::start(Options { log: Some("trace"), ..Options::default() });
     let key = std::fs::read_to_string(server.database().with_extension("db.key")).expect("the encryption key");
     let healthy = Receiver::always(200);
     let said =
@@ -103,5 +103,19 @@ fn no_secret_is_in_any_log_or_error() {
     for line in log.lines() {
         assert_eq!(found(line), Vec::<&str>::new(), "{line}");
         assert!(!line.contains(key.trim()), "{line}");
+    }
+
+    // In the file they are sealed; events, URLs and excerpts are kept there as they are, which is what it is for.
+    server.kill();
+    let sealed = [KEY, SIGNING, ROTATED, "plantedsigningsecret", "plantedrotatedsecret"];
+    let sealed = sealed.into_iter().chain(PLANTED.into_iter().filter(|planted| planted.starts_with("planted-header")));
+    let files: Vec<Vec<u8>> = [server.database(), server.database().with_extension("db-wal")]
+        .iter()
+        .map(|file| std::fs::read(file).expect("a file"))
+        .collect();
+    let holds = |text: &str| files.iter().any(|file| file.windows(text.len()).any(|part| part == text.as_bytes()));
+    assert!(holds("planted-data"), "what is looked for would be found");
+    for text in sealed {
+        assert!(!holds(text), "{text} is in the database");
     }
 }

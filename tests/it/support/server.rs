@@ -62,11 +62,15 @@ pub struct Options {
     pub arguments: Vec<String>,
     /// `RUST_LOG`, if it is to be set.
     pub log: Option<&'static str>,
+    /// `TZ`, if it is to be set.
+    pub zone: Option<&'static str>,
+    /// A program and its arguments that start the binary as their only child; empty: nothing between.
+    pub starter: Vec<&'static str>,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { scale: 1.0, arguments: Vec::new(), log: None }
+        Options { scale: 1.0, arguments: Vec::new(), log: None, zone: None, starter: Vec::new() }
     }
 }
 
@@ -125,7 +129,14 @@ impl Server {
 
     /// `posthaste serve` on this server's database, ready to be spawned.
     pub fn command(&self) -> Command {
-        let mut command = Command::new(binary());
+        let mut command = match self.options.starter.split_first() {
+            Some((starter, arguments)) => {
+                let mut command = Command::new(starter);
+                command.args(arguments).arg(binary());
+                command
+            }
+            None => Command::new(binary()),
+        };
         command
             .args(["serve", "--listen", "127.0.0.1:0", "--allow-target", "127.0.0.0/8"])
             .args(["--database-url", &format!("sqlite:{}", self.database().display())])
@@ -134,6 +145,9 @@ impl Server {
             .stdin(Stdio::null());
         if let Some(log) = self.options.log {
             command.env("RUST_LOG", log);
+        }
+        if let Some(zone) = self.options.zone {
+            command.env("TZ", zone);
         }
         if self.keyed {
             command.env("POSTHASTE_OPERATOR_KEY", KEY);
@@ -176,8 +190,22 @@ impl Server {
 
     /// SIGTERM.
     pub fn terminate(&self) {
-        let pid = self.process.as_ref().expect("it runs").id().to_string();
-        assert!(Command::new("kill").args(["-TERM", &pid]).status().expect("kill").success());
+        self.signal("TERM");
+    }
+
+    pub fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args([format!("-{name}"), self.pid().to_string()]).status();
+        assert!(sent.expect("kill").success());
+    }
+
+    /// The binary's own process, whoever has started it.
+    pub fn pid(&self) -> u32 {
+        let pid = self.process.as_ref().expect("it runs").id();
+        if self.options.starter.is_empty() {
+            return pid;
+        }
+        let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).expect("its children");
+        children.trim().parse().unwrap_or_else(|_| panic!("no only child: {children}"))
     }
 
     /// Waits for the process to end by itself.

@@ -12,6 +12,7 @@ mod plans;
 mod process;
 mod readme;
 mod simulation;
+mod soak;
 mod support;
 mod transport;
 mod write_queue;

@@ -45,7 +45,7 @@ pub fn wait_for<T>(what: &str, limit: Duration, mut look: impl FnMut() -> Option
 /// The binary as it was when the first test needed it: held open, so that a build that replaces the file meanwhile
 /// (several work trees share a target directory) does not change what is being tested. `POSTHASTE_TEST_BINARY` names
 /// another one, such as a release build.
-fn binary() -> PathBuf {
+pub fn binary() -> PathBuf {
     static BINARY: OnceLock<File> = OnceLock::new();
     let file = BINARY.get_or_init(|| {
         let path = std::env::var("POSTHASTE_TEST_BINARY").unwrap_or_else(|_| env!("CARGO_BIN_EXE_posthaste").into());

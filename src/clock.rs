@@ -176,4 +176,17 @@ mod tests {
         tokio::time::sleep(Duration::from_secs(7)).await;
         assert_eq!((clock.uptime(), clock.now()), (Span::from_secs(7), at(12_000)));
     }
+
+    /// C79: what is random of an id suffices, also where the clock says the same or an earlier instant.
+    #[test]
+    fn c79_ten_thousand_ids_of_one_instant_and_of_an_earlier_one_differ() {
+        let clock = Clock::resume(None, Timestamp::MIN, 1.0);
+        let instants = [at(1_000_000), at(999_000), at(1_000_000)];
+        let ids: std::collections::HashSet<String> = instants
+            .into_iter()
+            .flat_map(|at| (0..10_000).map(move |_| at))
+            .map(|at| crate::domain::ids::unique_id("evt_", at, clock.random_bits()))
+            .collect();
+        assert_eq!(ids.len(), 30_000);
+    }
 }

@@ -58,6 +58,8 @@ pub mod clock;
 pub mod config;
 pub mod domain;
 pub mod engine;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 pub mod store;
 pub mod tls;
 pub mod transport;

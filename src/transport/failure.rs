@@ -46,7 +46,10 @@ pub const UNUSABLE_REQUEST: Failure =
     theirs(ErrorKind::Protocol, "the endpoint's URL or headers cannot be written as an HTTP request");
 pub const BLOCKED: Failure =
     theirs(ErrorKind::BlockedAddress, "the host has no address that this installation may call");
-pub const TIMEOUT: Failure = theirs(ErrorKind::Timeout, "no complete response head within the timeout");
+pub const TIMEOUT: Failure = theirs(
+    ErrorKind::Timeout,
+    "no complete response head within the timeout; the receiver may have processed the event",
+);
 
 pub const DNS_NO_ADDRESS: Failure = theirs(ErrorKind::Dns, "the host name has no address");
 pub const DNS_FAILED: Failure = theirs(ErrorKind::Dns, "the host name's servers answered with an error");
@@ -67,6 +70,7 @@ pub const TLS_TIMEOUT: Failure = theirs(ErrorKind::Tls, "the TLS handshake did n
 pub const TLS_BROKEN: Failure = theirs(ErrorKind::Tls, "the connection broke during the TLS handshake");
 pub const TLS_NOT_SPOKEN: Failure = theirs(ErrorKind::Tls, "the receiver does not speak TLS on this port");
 pub const TLS_REFUSED: Failure = theirs(ErrorKind::Tls, "the receiver refused the TLS handshake");
+pub const TLS_WANTS_CERTIFICATE: Failure = theirs(ErrorKind::Tls, "the receiver asks for a client certificate");
 pub const TLS_INCOMPATIBLE: Failure = theirs(ErrorKind::Tls, "no TLS version or cipher suite in common");
 pub const TLS_FAILED: Failure = theirs(ErrorKind::Tls, "the TLS handshake failed");
 pub const CERT_UNTRUSTED: Failure = theirs(ErrorKind::Tls, "the certificate is not from a trusted authority");
@@ -88,6 +92,8 @@ pub fn of_connect(error: &io::Error, ipv6: bool, routes: impl FnOnce() -> Routes
         Some(libc::ECONNREFUSED) => REFUSED,
         Some(libc::ETIMEDOUT) => NO_CONNECTION,
         Some(libc::EHOSTUNREACH | libc::EHOSTDOWN) => UNREACHABLE,
+        // Taken, and broken before we looked: a refusal has a code of its own.
+        Some(libc::ECONNRESET) => RESET,
         // Local ports have run out; or the family is switched off (Linux says the same for IPv6 then).
         Some(libc::EADDRNOTAVAIL) => match routes() {
             routes if routes.has(ipv6) => NO_PORTS,
@@ -154,9 +160,22 @@ pub fn of_tls(error: &io::Error) -> Failure {
             _ => CERT_INVALID,
         },
         rustls::Error::InvalidMessage(_) => TLS_NOT_SPOKEN,
-        rustls::Error::AlertReceived(_) => TLS_REFUSED,
+        rustls::Error::AlertReceived(_) => of_tls_refusal(error).unwrap_or(TLS_REFUSED),
         rustls::Error::PeerIncompatible(_) | rustls::Error::NoApplicationProtocol => TLS_INCOMPATIBLE,
         _ => TLS_FAILED,
+    }
+}
+
+/// What a TLS alert says about us, if it says that we are refused and not that something broke.
+pub fn of_tls_refusal(error: &io::Error) -> Option<Failure> {
+    use rustls::AlertDescription as Alert;
+    match error.get_ref()?.downcast_ref()? {
+        rustls::Error::AlertReceived(Alert::CertificateRequired) => Some(TLS_WANTS_CERTIFICATE),
+        rustls::Error::AlertReceived(
+            Alert::HandshakeFailure | Alert::BadCertificate | Alert::AccessDenied | Alert::UnknownCA,
+        ) => Some(TLS_REFUSED),
+        rustls::Error::AlertReceived(Alert::ProtocolVersion | Alert::InsufficientSecurity) => Some(TLS_INCOMPATIBLE),
+        _ => None,
     }
 }
 
@@ -185,6 +204,7 @@ mod tests {
             (libc::ENETDOWN, true, NONE, NO_ROUTE),
             (libc::EHOSTUNREACH, false, NONE, UNREACHABLE),
             (libc::ETIMEDOUT, false, NONE, NO_CONNECTION),
+            (libc::ECONNRESET, false, ALL, RESET),
             (libc::EPERM, false, ALL, CONNECT_FAILED),
         ];
         for (code, ipv6, routes, expected) in table {

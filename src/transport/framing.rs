@@ -59,6 +59,8 @@ pub struct ResponseFraming {
     stage: Stage,
     /// The beginning of a head that came in pieces.
     partial: Vec<u8>,
+    /// Bytes of white space in front of heads.
+    padding: usize,
     interims: usize,
     head: Option<Head>,
     /// The first bytes of the body.
@@ -91,6 +93,7 @@ impl ResponseFraming {
         ResponseFraming {
             stage: Stage::Head,
             partial: Vec::new(),
+            padding: 0,
             interims: 0,
             head: None,
             kept: Vec::new(),
@@ -162,8 +165,14 @@ impl ResponseFraming {
     /// Takes the head, or the next piece of it, off the front of `bytes`.
     fn take_head<'a>(&mut self, mut bytes: &'a [u8]) -> Result<&'a [u8], Fault> {
         if self.partial.is_empty() {
-            // Some servers send a stray line end after a body; it belongs to nothing.
+            // Some servers send a stray line end after a body; it belongs to nothing. A receiver that sends nothing else,
+            // for ever and as fast as it is read, would leave its own timeout no turn.
+            let padded = bytes.len();
             bytes = bytes.trim_ascii_start();
+            self.padding += padded - bytes.len();
+            if self.padding > HEAD_LIMIT {
+                return Err(Fault::HeadTooLarge);
+            }
         }
         let before = self.partial.len();
         // The usual head comes in one piece and is parsed where it lies.

@@ -7,7 +7,7 @@ mod connect;
 mod dial;
 mod exchange;
 pub mod failure;
-mod framing;
+pub(crate) mod framing;
 pub mod idle;
 pub mod resolve;
 mod stopwatch;

@@ -14,7 +14,7 @@
 //!   `http::Uri` dislikes, and a copy of the whole body. So the request is composed by us
 //!   ([`Exchange::new`](super::exchange::Exchange::new)) and written from the bytes that the store gave us.
 //! - *When it reads:* only after everything is written; a write error hides an answer that has come (C02). Here both
-//!   directions run at once.
+//!   directions run at once, and a success that comes early does not cut our body off.
 //! - *Where a response ends:* interim responses, bodies without length, `204` with a length, HTTP/1.0, `close` in a list
 //!   (see [`ResponseFraming`]). awc gets a head with a `content-length` that is true.
 //! - *What it puts back into the pool:* it gets `connection: close` unless the message ended exactly where it should and
@@ -39,7 +39,7 @@ use super::idle::{IdlePlace, Janitor, Line};
 use super::now;
 use super::wire::Wire;
 
-/// How long a body may take after the head (S4).
+/// How long a body may take after the head (S4), and our own request's if the head came before its end.
 pub const BODY_LIMIT: Duration = Duration::from_secs(2);
 /// Read from the socket at once. A usual response fits; it lies on the stack.
 const READ_BYTES: usize = 4 * 1024;
@@ -194,29 +194,33 @@ struct Asking {
     sent: usize,
     /// Everything is written and flushed.
     all_sent: bool,
-    /// Writing goes on: it has not failed, and no answer has come that makes it pointless (RFC 9112 §9.5).
+    /// Writing goes on: it has not failed, and no answer has come that makes it pointless.
     writing: bool,
     framing: ResponseFraming,
-    /// Ends the body; set when it does not come with the head.
-    body_timer: Option<Pin<Box<Sleep>>>,
+    /// Ends what is left after the head; set when it does not come with the head.
+    rest_timer: Option<Pin<Box<Sleep>>>,
 }
 
 impl Asking {
     fn new(exchange: Rc<Exchange>) -> Self {
-        Asking { exchange, sent: 0, all_sent: false, writing: true, framing: ResponseFraming::new(), body_timer: None }
+        Asking { exchange, sent: 0, all_sent: false, writing: true, framing: ResponseFraming::new(), rest_timer: None }
     }
 
-    /// Ready when the final response is in, or as much of it as is wanted.
+    /// Ready when the final response is in, or as much of it as is wanted, and nothing is left to write.
     ///
     /// # Errors
     /// There will be no final response head.
     fn poll(&mut self, wire: &mut Wire, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
         loop {
             self.write(wire, cx);
+            if self.framing.is_done() {
+                let owing = self.writing && !self.all_sent;
+                return if owing { self.poll_rest_limit(cx) } else { Poll::Ready(Ok(())) };
+            }
             let mut space = [0; READ_BYTES];
             let mut read = ReadBuf::new(&mut space);
             match Pin::new(&mut *wire).poll_read(cx, &mut read) {
-                Poll::Pending => return self.poll_body_limit(cx),
+                Poll::Pending => return self.poll_rest_limit(cx),
                 Poll::Ready(Ok(())) if !read.filled().is_empty() => self.take(read.filled())?,
                 // Whatever happens after the head is no failure (S4).
                 Poll::Ready(Ok(())) if self.framing.head().is_some() => self.framing.end(),
@@ -224,10 +228,8 @@ impl Asking {
                 Poll::Ready(Ok(())) if !self.exchange.trace.borrow().answer_began => {
                     return Poll::Ready(Err(failure::CLOSED));
                 }
-                Poll::Ready(_) => return Poll::Ready(Err(failure::RESET)),
-            }
-            if self.framing.is_done() {
-                return Poll::Ready(Ok(()));
+                Poll::Ready(Ok(())) => return Poll::Ready(Err(failure::RESET)),
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(self.broken(&error))),
             }
         }
     }
@@ -263,25 +265,37 @@ impl Asking {
         Poll::Ready(Ok(()))
     }
 
+    /// What a connection that breaks before the head is complete means. In TLS 1.3 a receiver refuses us only after the
+    /// handshake has ended for us, so a fresh connection's first word may be a refusal.
+    fn broken(&self, error: &io::Error) -> Failure {
+        let trace = self.exchange.trace.borrow();
+        let first_word = !trace.reused && !trace.answer_began;
+        failure::of_tls_refusal(error).filter(|_| first_word).unwrap_or(failure::RESET)
+    }
+
     /// Takes what the receiver sent.
     fn take(&mut self, bytes: &[u8]) -> Result<(), Failure> {
         let mut trace = self.exchange.trace.borrow_mut();
         trace.answer_began = true;
         self.framing.feed(bytes)?;
-        if self.framing.head().is_some() && trace.answered_at.is_none() {
-            trace.answered_at = Some(now());
-            self.writing = false;
-        }
+        let Some(head) = self.framing.head().filter(|_| trace.answered_at.is_none()) else {
+            return Ok(());
+        };
+        trace.answered_at = Some(now());
+        // Whoever answers early with a failure does not want the rest (RFC 9112 §9.5). An early success may come from a
+        // receiver that still reads, and it is to have the whole event: nobody will send it again.
+        self.writing &= matches!(head.status, 200..=299);
         Ok(())
     }
 
-    /// Nothing to read now: wait, but not for long for a body.
-    fn poll_body_limit(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+    /// Nothing to read or write now: wait, but after the head not for long.
+    fn poll_rest_limit(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
         let Some(answered_at) = self.exchange.trace.borrow().answered_at else {
             return Poll::Pending;
         };
-        let timer = self.body_timer.get_or_insert_with(|| Box::pin(sleep_until(answered_at + BODY_LIMIT)));
+        let timer = self.rest_timer.get_or_insert_with(|| Box::pin(sleep_until(answered_at + BODY_LIMIT)));
         ready!(timer.as_mut().poll(cx));
+        self.writing = false;
         self.framing.cut();
         Poll::Ready(Ok(()))
     }

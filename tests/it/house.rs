@@ -142,12 +142,48 @@ fn every_rule_is_written_down_and_has_a_test_of_its_name() {
 #[test]
 fn the_tests_that_the_documents_name_exist() {
     let tests = tests();
-    for document in ["docs/semantics.md", "docs/cases.md"] {
+    for document in ["docs/semantics.md", "docs/cases.md", "SECURITY.md"] {
         let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(document)).unwrap();
-        let named =
-            text.split('`').filter(|word| !rules_of(word).is_empty() && word.contains('_') && !word.ends_with('…'));
+        // The name of a test is a sentence; that of anything else has fewer words.
+        let is_name = |word: &&str| {
+            let says_much =
+                word.matches('_').count() >= 4 && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+            (!rules_of(word).is_empty() && word.contains('_') || says_much) && !word.ends_with('…')
+        };
+        let named = text.split('`').filter(is_name);
         for name in named {
             assert!(tests.contains(name), "{document} names {name}, which is no test");
+        }
+    }
+}
+
+/// What `deny.toml` allows, without the network (for the rest: `cargo deny check`).
+#[test]
+fn dependencies_come_from_crates_io_under_licences_we_allow() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let deny: toml::Value = toml::from_str(&fs::read_to_string(root.join("deny.toml")).unwrap()).unwrap();
+    let list = |table: &str, name: &str| {
+        let list = deny[table][name].as_array().unwrap().iter();
+        list.map(|entry| entry.as_str().unwrap().to_owned()).collect::<BTreeSet<_>>()
+    };
+    let allowed: Vec<spdx::Licensee> =
+        list("licenses", "allow").iter().map(|name| spdx::Licensee::parse(name).unwrap()).collect();
+    let output = std::process::Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version", "1", "--locked", "--offline"])
+        .current_dir(root)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    for package in metadata["packages"].as_array().unwrap() {
+        let (name, licence) = (&package["name"], package["license"].as_str().unwrap_or_default());
+        let expression = spdx::Expression::parse_mode(licence, spdx::ParseMode::LAX)
+            .unwrap_or_else(|error| panic!("{name}: {licence:?} is no licence: {error}"));
+        let fits = expression.evaluate(|wanted| allowed.iter().any(|licensee| licensee.satisfies(wanted)));
+        assert!(fits, "{name} is under {licence}, which deny.toml does not allow");
+        if let Some(source) = package["source"].as_str() {
+            let registry = source.strip_prefix("registry+").unwrap_or(source);
+            assert!(list("sources", "allow-registry").contains(registry), "{name} comes from {source}");
         }
     }
 }

@@ -6,7 +6,7 @@ pub mod ping;
 pub mod secret;
 mod shown;
 pub mod status;
-mod written;
+pub(crate) mod written;
 
 use actix_web::http::StatusCode;
 use actix_web::web::{Data, Path, Payload};

@@ -1,6 +1,6 @@
 //! `POST /events`, `POST /events/batch`, `GET /events`, `GET /events/{id}`.
 
-mod posted;
+pub(crate) mod posted;
 mod shown;
 
 use actix_web::HttpRequest;

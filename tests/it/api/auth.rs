@@ -176,3 +176,19 @@ async fn the_first_start_makes_a_key_and_keeps_its_hash() {
     server.get("/events").await.ok(200);
     server.stop().await;
 }
+
+/// C73: a key is used by one tenant as if there were no other.
+#[actix_web::test]
+async fn c73_an_idempotency_key_belongs_to_its_tenant() {
+    let mut server = with_keys().await;
+    let body = r#"{"type": "a", "data": 1}"#;
+    server.key = key("a", "send");
+    let first = server.keyed("/events", "k", body).await.ok(202);
+    server.key = key("b", "send");
+    let other = server.keyed("/events", "k", r#"{"type": "b", "data": 2}"#).await;
+    assert_eq!((other.status, other.header("idempotency-replayed")), (202, None));
+    assert_ne!(other.json()["id"], first["id"]);
+    server.key = key("a", "send");
+    assert_eq!(server.keyed("/events", "k", body).await.ok(202), first);
+    server.stop().await;
+}

@@ -5,10 +5,12 @@ mod bad;
 mod deliveries;
 mod endpoints;
 mod events;
+mod guarded;
 mod idempotency;
 mod lifecycle;
 mod odd;
 mod paging;
+mod receivers;
 mod routes;
 mod wire;
 

@@ -1,15 +1,14 @@
 //! Disabling: by a rule with attempts in flight (S14), by a person with a long queue (S15, S16).
 
 use std::collections::HashSet;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::thread;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use diesel::prelude::*;
 use serde_json::json;
 
 use super::SOON;
+use super::ingest::Ingest;
 use crate::support::receiver::{Gate, Receiver, Reply};
 use crate::support::server::{Options, Server, alone, beside_others, text, wait_for};
 
@@ -45,18 +44,21 @@ fn s14_fifty_failures_disable_once_with_twenty_in_flight() {
     });
     assert_eq!(server.status(&endpoint)["status"], "enabled");
     gate.open();
-    let status = wait_for("all 60 are recorded", SOON, || {
+    let status = wait_for("all are recorded", SOON, || {
         Some(server.status(&endpoint)).filter(|status| status["queue"]["dead"] == 100)
     });
     assert_eq!(status["status"], "auto_disabled");
-    assert_eq!(status["failure_streak"]["failures"], 60, "stragglers lengthen the streak and nothing else");
+    // Each of those that failed before the fiftieth may have made room for one more.
+    let sent = receiver.count();
+    assert!((60..70).contains(&sent), "nothing starts after the fiftieth failure: {sent}");
+    assert_eq!(status["failure_streak"]["failures"], sent, "stragglers lengthen the streak and nothing else");
     assert_eq!(status["queue"], json!({"pending": 0, "failed": 0, "in_flight": 0, "dead": 100}));
     assert_eq!(server.notices(), ["endpoint.auto_disabled"]);
     let reason = text(&server.get(&format!("/endpoints/{endpoint}"))["disabled_reason"]);
     assert!(reason.starts_with("50 failed attempts in a row since "), "{reason}");
     let dead = server.all(&format!("/deliveries?endpoint_id={endpoint}"));
     assert!(dead.iter().all(|one| one["state"] == "dead" && one["dead_reason"] == "endpoint_disabled"));
-    assert_eq!(receiver.count(), 60, "nothing started afterwards");
+    assert_eq!(receiver.count(), sent, "nothing started afterwards");
 }
 
 #[test]
@@ -94,47 +96,6 @@ fn s14_fifty_failures_disable_once_also_with_a_kill_at_thirty() {
     server.restart();
     assert_eq!(server.notices(), ["endpoint.auto_disabled"], "told once");
     assert_eq!(server.status(&endpoint)["status"], "auto_disabled");
-}
-
-/// Events that go on coming in, one after the other, from two callers.
-struct Ingest {
-    stop: Arc<AtomicBool>,
-    callers: Vec<thread::JoinHandle<Vec<Duration>>>,
-}
-
-impl Ingest {
-    fn start(server: &Server, phase: &'static str) -> Ingest {
-        let stop = Arc::<AtomicBool>::default();
-        let callers = (0..2).map(|caller| {
-            let (mut client, stop) = (server.client(), stop.clone());
-            thread::spawn(move || {
-                let mut times = Vec::new();
-                for n in 0.. {
-                    let id = format!("live-{phase}-{caller}-{n}");
-                    let body = json!({"id": id, "type": "live", "data": {}}).to_string();
-                    let began = Instant::now();
-                    // An error is the death of the server.
-                    let Ok(answer) = client.send("POST", "/events", body.as_bytes()) else { break };
-                    assert_eq!(answer.status, 202);
-                    times.push(began.elapsed());
-                    if stop.load(Ordering::SeqCst) {
-                        break;
-                    }
-                    thread::sleep(Duration::from_millis(5));
-                }
-                times
-            })
-        });
-        Ingest { callers: callers.collect(), stop }
-    }
-
-    /// How many were accepted, and the 99th percentile of how long that took.
-    fn stop(self) -> (usize, Duration) {
-        self.stop.store(true, Ordering::SeqCst);
-        let mut times: Vec<_> = self.callers.into_iter().flat_map(|caller| caller.join().expect("a caller")).collect();
-        times.sort();
-        (times.len(), times[times.len() * 99 / 100])
-    }
 }
 
 /// How an endpoint's rows stand: waiting, dead.

@@ -1,14 +1,19 @@
 //! The real binary, watched from outside: what it promises across crashes, under load, against receivers that fail.
 
+mod backlog;
 mod circuit;
 mod crash;
+mod database;
 mod disable;
+mod ingest;
 mod isolation;
 mod ladders;
+mod place;
 mod reading;
 mod requeue;
 mod restart;
 mod retry;
+mod secrets;
 mod signatures;
 
 use std::time::Duration;

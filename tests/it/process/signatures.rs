@@ -1,13 +1,17 @@
-//! Signatures of real requests, checked with the public reference libraries (S23, C31, C35).
+//! Signatures of real requests, checked with the public reference libraries (S23, C31, C35, C37, C38).
 
 use std::io::Write;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use posthaste::domain::secret::SigningSecret;
+use posthaste::domain::signature::{verify_standard, verify_timestamped};
+use posthaste::domain::time::Span;
 use serde_json::{Value, json};
 
 use super::SOON;
 use crate::support::raw::RawRequest;
-use crate::support::receiver::Receiver;
+use crate::support::receiver::{Receiver, Reply};
 use crate::support::server::{Options, Server, beside_others, text};
 
 /// Reads requests and secrets from its input; says for each pair whether both libraries accept it. The second scheme is
@@ -104,4 +108,47 @@ fn s23_the_reference_libraries_accept_both_signatures_also_during_a_rotation() {
     assert_eq!(verdicts, [yes, no, yes, yes, yes, no, no]);
     let kept = server.get(&format!("/endpoints/{endpoint}/secret"));
     assert_eq!(kept["secret"], third);
+}
+
+/// Each attempt is signed when it is sent, over the same bytes, whatever lies between: a wait, a restart.
+#[test]
+fn c31_c38_every_attempt_signs_the_same_bytes_at_its_own_time() {
+    let _machine = beside_others();
+    let receiver = Receiver::start(|arrival| Reply::Answer(if arrival.attempt < 3 { 503 } else { 200 }));
+    let mut server = Server::start(Options::default());
+    let policy = json!({"schedule": {"ladder": ["1100ms", "3s"]}, "jitter": 0, "auto_disable": null});
+    let created = server.post("/endpoints", &json!({"url": receiver.url("/"), "policy": policy}), 201);
+    let data = "{\"b\":1, \"a\":{\"z\":0,\"y\":[]},\"a\":2,\"s\":\"\\u00e9/\\/\"}";
+    let body = format!("{{\"id\":\"e1\",\"type\":\"a.b\",\"data\":{data}\n}}\n");
+    assert_eq!(server.client().send("POST", "/events", body.as_bytes()).expect("an answer").status, 202);
+    receiver.wait("two attempts", SOON, |ledger| ledger.len() == 2);
+    server.terminate();
+    assert!(server.wait_for_exit(SOON).success());
+    server.restart();
+    receiver.wait("a third after a restart", SOON, |ledger| ledger.len() == 3);
+    let ledger = receiver.ledger();
+    let secret = SigningSecret::parse(&text(&created["secret"])).expect("a secret");
+    let mut signed_at = Vec::new();
+    for arrival in &ledger {
+        let request = &arrival.request;
+        assert!(request.body.ends_with(format!(",\"data\":{data}}}").as_bytes()), "byte for byte");
+        assert_eq!(request.body, ledger[0].request.body);
+        let header = |name| request.header(name).unwrap_or_else(|| panic!("no {name}"));
+        let came = (SystemTime::now() - Instant::now().duration_since(arrival.at)).duration_since(UNIX_EPOCH);
+        let came = came.expect("after 1970").as_secs() as i64;
+        let (timestamp, tolerance) = (header("webhook-timestamp"), Span::from_secs(300));
+        let (id, signature) = (header("webhook-id"), header("webhook-signature"));
+        assert_eq!(id, "e1");
+        let standard = verify_standard(id, timestamp, signature, &request.body, &[&secret], came, tolerance);
+        assert_eq!(standard, Ok(()), "attempt {}", arrival.attempt);
+        let both = header("posthaste-signature");
+        assert_eq!(verify_timestamped(both, &request.body, &[&secret], came, tolerance), Ok(()));
+        assert!(both.starts_with(&format!("t={timestamp},")), "{both}");
+        let timestamp: i64 = timestamp.parse().expect("a number");
+        assert!(came.abs_diff(timestamp) <= 5, "signed when it is sent: {timestamp}, and came at {came}");
+        signed_at.push(timestamp);
+    }
+    assert!(signed_at.windows(2).all(|pair| pair[0] < pair[1]), "{signed_at:?}");
+    let waits: Vec<Duration> = ledger.windows(2).map(|pair| pair[1].at - pair[0].at).collect();
+    assert!(waits[1] > Duration::from_secs(2), "{waits:?}");
 }

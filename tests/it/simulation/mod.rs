@@ -13,6 +13,7 @@
 //! ```
 
 mod acts;
+mod cases;
 mod checks;
 mod circuit;
 mod disabling;

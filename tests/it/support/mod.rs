@@ -1,5 +1,6 @@
 //! What several tests need.
 
+pub mod client;
 pub mod program;
 pub mod raw;
 pub mod receiver;

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -40,6 +40,9 @@ pub struct RawReceiver {
 
 #[derive(Default)]
 struct Shared {
+    /// The receiver was dropped.
+    over: Mutex<bool>,
+    ended: Condvar,
     connections: AtomicUsize,
     requests: Mutex<Vec<RawRequest>>,
     /// A second handle on every connection whose script still runs, by its number.
@@ -64,7 +67,7 @@ impl RawReceiver {
                 let number = theirs.connections.fetch_add(1, Ordering::SeqCst);
                 // The receiver that was dropped wakes us up with a connection of its own.
                 let Ok(twin) = stream.try_clone() else { return };
-                if Arc::strong_count(&theirs) == 1 {
+                if *theirs.over.lock().expect("over") {
                     return;
                 }
                 theirs.open.lock().expect("open").insert(number, twin);
@@ -128,6 +131,8 @@ impl RawReceiver {
 
 impl Drop for RawReceiver {
     fn drop(&mut self) {
+        *self.shared.over.lock().expect("over") = true;
+        self.shared.ended.notify_all();
         for stream in self.shared.open.lock().expect("open").values() {
             let _ = stream.shutdown(Shutdown::Both);
         }
@@ -150,13 +155,18 @@ impl Conversation {
     pub fn request(&mut self) -> Option<RawRequest> {
         let head = self.read_head()?;
         let mut request = RawRequest { head, body: Vec::new() };
+        request.body = self.rest(&request)?;
+        self.shared.requests.lock().expect("requests").push(request.clone());
+        Some(request)
+    }
+
+    /// Reads what is left of a request whose head was read.
+    pub fn rest(&mut self, request: &RawRequest) -> Option<Vec<u8>> {
         let length = request.header("content-length").and_then(|length| length.parse().ok()).unwrap_or(0);
         while self.ahead.len() < length {
             self.read_more()?;
         }
-        request.body = self.ahead.drain(..length).collect();
-        self.shared.requests.lock().expect("requests").push(request.clone());
-        Some(request)
+        Some(self.ahead.drain(..length).collect())
     }
 
     /// Reads the head of a request and leaves the body where it is.
@@ -169,6 +179,34 @@ impl Conversation {
     /// Writes bytes as they are; false if the sender is gone, which is its right.
     pub fn write(&mut self, bytes: &[u8]) -> bool {
         self.stream.write_all(bytes).is_ok()
+    }
+
+    /// Says that nothing more will be written, and can still read.
+    pub fn finish_writing(&self) {
+        let _ = self.stream.shutdown(Shutdown::Write);
+    }
+
+    /// From now on closing means a reset, whatever was read.
+    pub fn close_with_a_reset(&self) {
+        socket2::SockRef::from(&self.stream).set_linger(Some(Duration::ZERO)).expect("a socket option");
+    }
+
+    /// Which of the receiver's connections this is, from 0 on.
+    pub fn number(&self) -> usize {
+        self.number
+    }
+
+    /// Ends the connection now, as far as the sender can see.
+    pub fn end(&mut self) {
+        self.shared.open.lock().expect("open").remove(&self.number);
+        let unconnected = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).expect("a socket");
+        self.stream = unconnected.into();
+    }
+
+    /// Neither reads nor writes until the receiver is dropped.
+    pub fn wait_for_end_of_test(&self) {
+        let over = self.shared.over.lock().expect("over");
+        drop(self.shared.ended.wait_while(over, |over| !*over));
     }
 
     /// Says nothing until the sender closes.

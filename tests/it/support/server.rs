@@ -1,8 +1,8 @@
 //! The real binary, started, killed and restarted from outside, and a small blocking client of its API.
 
 use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -13,13 +13,10 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-pub const KEY: &str = "ph_process_tests_0123456789";
-/// Where the routes of the contract stand.
-const ROOT: &str = "/api/v1/webhooks";
+pub use super::client::{Answer, Client, KEY};
+
 /// A process that has not said where it listens by then is broken.
 const START_LIMIT: Duration = Duration::from_secs(30);
-/// No call of the API takes longer.
-const CALL_LIMIT: Duration = Duration::from_secs(30);
 
 /// Tests that measure time want the machine for themselves; the others run beside each other.
 static MACHINE: RwLock<()> = RwLock::new(());
@@ -63,11 +60,17 @@ pub struct Options {
     pub scale: f64,
     /// Further arguments of `posthaste serve`.
     pub arguments: Vec<String>,
+    /// `RUST_LOG`, if it is to be set.
+    pub log: Option<&'static str>,
+    /// `TZ`, if it is to be set.
+    pub zone: Option<&'static str>,
+    /// A program and its arguments that start the binary as their only child; empty: nothing between.
+    pub starter: Vec<&'static str>,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { scale: 1.0, arguments: Vec::new() }
+        Options { scale: 1.0, arguments: Vec::new(), log: None, zone: None, starter: Vec::new() }
     }
 }
 
@@ -126,13 +129,26 @@ impl Server {
 
     /// `posthaste serve` on this server's database, ready to be spawned.
     pub fn command(&self) -> Command {
-        let mut command = Command::new(binary());
+        let mut command = match self.options.starter.split_first() {
+            Some((starter, arguments)) => {
+                let mut command = Command::new(starter);
+                command.args(arguments).arg(binary());
+                command
+            }
+            None => Command::new(binary()),
+        };
         command
             .args(["serve", "--listen", "127.0.0.1:0", "--allow-target", "127.0.0.0/8"])
             .args(["--database-url", &format!("sqlite:{}", self.database().display())])
             .args(["--time-scale", &self.options.scale.to_string()])
             .args(&self.options.arguments)
             .stdin(Stdio::null());
+        if let Some(log) = self.options.log {
+            command.env("RUST_LOG", log);
+        }
+        if let Some(zone) = self.options.zone {
+            command.env("TZ", zone);
+        }
         if self.keyed {
             command.env("POSTHASTE_OPERATOR_KEY", KEY);
         }
@@ -174,8 +190,22 @@ impl Server {
 
     /// SIGTERM.
     pub fn terminate(&self) {
-        let pid = self.process.as_ref().expect("it runs").id().to_string();
-        assert!(Command::new("kill").args(["-TERM", &pid]).status().expect("kill").success());
+        self.signal("TERM");
+    }
+
+    pub fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args([format!("-{name}"), self.pid().to_string()]).status();
+        assert!(sent.expect("kill").success());
+    }
+
+    /// The binary's own process, whoever has started it.
+    pub fn pid(&self) -> u32 {
+        let pid = self.process.as_ref().expect("it runs").id();
+        if self.options.starter.is_empty() {
+            return pid;
+        }
+        let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).expect("its children");
+        children.trim().parse().unwrap_or_else(|_| panic!("no only child: {children}"))
     }
 
     /// Waits for the process to end by itself.
@@ -327,122 +357,5 @@ pub struct Remains {
 impl Remains {
     pub fn connect(&self) -> diesel::SqliteConnection {
         diesel::Connection::establish(&self.path.to_string_lossy()).expect("the copy opens")
-    }
-}
-
-/// One connection to the API. Any error closes it; the next call opens another.
-pub struct Client {
-    address: SocketAddr,
-    stream: Option<BufReader<TcpStream>>,
-}
-
-/// What the server answered.
-#[derive(Clone, Debug)]
-pub struct Answer {
-    pub status: u16,
-    pub head: String,
-    pub body: Vec<u8>,
-}
-
-impl Answer {
-    /// The body, if the status is this one.
-    #[track_caller]
-    pub fn json(&self, status: u16) -> Value {
-        let body = String::from_utf8_lossy(&self.body);
-        assert_eq!(self.status, status, "{body}");
-        serde_json::from_str(&body).unwrap_or(Value::Null)
-    }
-}
-
-impl Client {
-    pub fn new(address: SocketAddr) -> Client {
-        Client { address, stream: None }
-    }
-
-    /// One request and its answer. `path` stands below the API's root unless it is one of the root's own.
-    pub fn send(&mut self, method: &str, path: &str, body: &[u8]) -> io::Result<Answer> {
-        self.send_with("", method, path, body)
-    }
-
-    /// A POST with an `Idempotency-Key`.
-    pub fn keyed(&mut self, key: &str, path: &str, body: &Value) -> io::Result<Answer> {
-        self.send_with(&format!("Idempotency-Key: {key}\r\n"), "POST", path, body.to_string().as_bytes())
-    }
-
-    /// With further header lines.
-    fn send_with(&mut self, lines: &str, method: &str, path: &str, body: &[u8]) -> io::Result<Answer> {
-        let answer = self.exchange(lines, method, path, body);
-        let closes = answer.as_ref().map_or(true, |answer| {
-            let head = answer.head.to_ascii_lowercase();
-            head.contains("connection: close")
-        });
-        if closes {
-            self.stream = None;
-        }
-        answer
-    }
-
-    fn exchange(&mut self, lines: &str, method: &str, path: &str, body: &[u8]) -> io::Result<Answer> {
-        if self.stream.is_none() {
-            let stream = TcpStream::connect(self.address)?;
-            stream.set_nodelay(true)?;
-            stream.set_read_timeout(Some(CALL_LIMIT))?;
-            self.stream = Some(BufReader::with_capacity(64 * 1024, stream));
-        }
-        let Some(stream) = &mut self.stream else { return Err(io::ErrorKind::NotConnected.into()) };
-        let root = if path.starts_with("/healthz") || path.starts_with("/readyz") { "" } else { ROOT };
-        let kind = if body.is_empty() { "" } else { "Content-Type: application/json\r\n" };
-        let head = format!(
-            "{method} {root}{path} HTTP/1.1\r\nHost: test\r\nX-API-Key: {KEY}\r\n{lines}{kind}Content-Length: {}\r\n\r\n",
-            body.len()
-        );
-        let request = [head.as_bytes(), body].concat();
-        stream.get_mut().write_all(&request)?;
-        read_answer(stream)
-    }
-}
-
-fn read_answer(stream: &mut BufReader<TcpStream>) -> io::Result<Answer> {
-    let mut head = String::new();
-    loop {
-        let start = head.len();
-        if stream.read_line(&mut head)? == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        if head[start..].trim_end().is_empty() {
-            break;
-        }
-    }
-    let bad = || io::Error::from(io::ErrorKind::InvalidData);
-    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).ok_or_else(bad)?;
-    let field = |name: &str| {
-        let fields = head.lines().filter_map(|line| line.split_once(':'));
-        fields.into_iter().find(|(found, _)| found.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim())
-    };
-    let body = if field("transfer-encoding").is_some_and(|coding| coding == "chunked") {
-        read_chunks(stream)?
-    } else {
-        let length = field("content-length").and_then(|length| length.parse().ok()).unwrap_or(0);
-        let mut body = vec![0; length];
-        stream.read_exact(&mut body)?;
-        body
-    };
-    Ok(Answer { status, head, body })
-}
-
-fn read_chunks(stream: &mut BufReader<TcpStream>) -> io::Result<Vec<u8>> {
-    let mut body = Vec::new();
-    loop {
-        let mut line = String::new();
-        stream.read_line(&mut line)?;
-        let bad = |_| io::Error::from(io::ErrorKind::InvalidData);
-        let length = usize::from_str_radix(line.trim(), 16).map_err(bad)?;
-        let start = body.len();
-        body.resize(start + length + 2, 0);
-        stream.read_exact(&mut body[start..])?;
-        body.truncate(start + length);
-        if length == 0 {
-            return Ok(body);
-        }
     }
 }

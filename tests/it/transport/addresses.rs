@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 
 use posthaste::domain::attempt::{ErrorKind, Finding};
 use posthaste::domain::target::AddressPolicy;
+use posthaste::domain::time::Span;
+use posthaste::transport::Request;
 use posthaste::transport::awc::Options;
 use posthaste::transport::failure;
 
@@ -100,7 +102,7 @@ fn c18_a_black_hole_in_front_costs_a_head_start() {
         let receiver = RawReceiver::answering(OK);
         let port = receiver.address().port();
         // A listener whose queue is full takes no further connection: the dial neither succeeds nor fails.
-        let hole = BlackHole::new(port);
+        let hole = BlackHole::new([127, 8, 8, 8], port);
         let resolver = StubResolver::fixed(&[&hole.ip.to_string(), "127.0.0.1"]);
         let transport = transport_with(Options { resolver, ..local_options() });
         let start = Instant::now();
@@ -119,8 +121,8 @@ struct BlackHole {
 }
 
 impl BlackHole {
-    fn new(port: u16) -> BlackHole {
-        let ip = IpAddr::from([127, 8, 8, 8]);
+    fn new(ip: [u8; 4], port: u16) -> BlackHole {
+        let ip = IpAddr::from(ip);
         let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
         socket.bind((ip, port).into()).expect("the same port");
         let listener = socket.listen(0).expect("listening");
@@ -129,6 +131,158 @@ impl BlackHole {
         let queued = std::iter::from_fn(dial).take(64).collect();
         BlackHole { ip, _listener: listener, _queued: queued }
     }
+}
+
+/// Nothing ever happens on the sockets, so the clock may stand still and jump.
+#[test]
+fn c18_black_holes_only_are_given_up_after_ten_seconds_or_with_the_timeout() {
+    on_actix(async {
+        let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = free.local_addr().expect("bound").port();
+        let holes = [BlackHole::new([127, 8, 8, 10], port), BlackHole::new([127, 8, 8, 11], port)];
+        let [first, second] = [&holes[0].ip, &holes[1].ip].map(IpAddr::to_string);
+        let resolver = StubResolver::fixed(&[&first, &second]);
+        let transport = transport_with(Options { resolver, ..local_options() });
+        tokio::time::pause();
+        for (timeout, expected, took) in [
+            (30, (ErrorKind::Connect, "no connection in time"), 10),
+            (3, (ErrorKind::Timeout, "no complete response head within the timeout"), 3),
+        ] {
+            let given = Request { timeout: Span::from_secs(timeout), ..request(&format!("http://r.test:{port}/")) };
+            let report = transport.send(given).await;
+            assert_eq!(failure(&report), expected);
+            assert_eq!(report.took.as_millis() / 1_000, took);
+            assert_eq!(report.remote_addr, Some((holes[1].ip, port).into()), "both were tried");
+        }
+    });
+}
+
+/// Of many addresses the first eight are tried, families in turn; what is refused costs nothing.
+#[test]
+fn c18_many_addresses() {
+    on_actix(async {
+        let receiver = RawReceiver::answering(OK);
+        let port = receiver.address().port();
+        let dead: Vec<String> = (1..=20).map(|last| format!("127.7.7.{last}")).collect();
+        // How many dead addresses stand before the living one, and whether it is reached.
+        for (before, reached) in [(0, true), (3, true), (7, true), (8, false), (20, false)] {
+            let mut answer: Vec<&str> = dead[..before].iter().map(String::as_str).collect();
+            answer.push("127.0.0.1");
+            answer.extend(dead[before..].iter().map(String::as_str));
+            let transport = transport_with(Options { resolver: StubResolver::fixed(&answer), ..local_options() });
+            let start = Instant::now();
+            let report = transport.send(request(&format!("http://r.test:{port}/"))).await;
+            match reached {
+                true => assert_eq!(report.remote_addr, Some(receiver.address())),
+                false => assert_eq!(failure(&report), (ErrorKind::Connect, "connection refused"), "{before}"),
+            }
+            assert!(start.elapsed() < Duration::from_millis(250), "{before}: {:?}", start.elapsed());
+        }
+        // Addresses that may not be called do not count.
+        let mut mixed: Vec<String> = (1..=20).map(|last| format!("10.7.7.{last}")).collect();
+        mixed.push("127.0.0.1".into());
+        let mixed: Vec<&str> = mixed.iter().map(String::as_str).collect();
+        let transport = transport_with(Options { resolver: StubResolver::fixed(&mixed), ..local_options() });
+        answer(transport.send(request(&format!("http://r.test:{port}/"))).await);
+    });
+}
+
+#[test]
+fn c18_a_name_with_ipv6_addresses_only() {
+    on_actix(async {
+        let receiver = RawReceiver::bound_to("::1".parse().expect("loopback"), |conversation| {
+            conversation.request();
+            conversation.write(OK.as_bytes());
+        });
+        let resolver = StubResolver::fixed(&["::1"]);
+        let transport = transport_with(Options { resolver, ..local_options() });
+        let report = transport.send(request(&format!("http://six.test:{}/", receiver.address().port()))).await;
+        assert_eq!(report.remote_addr, Some(receiver.address()));
+        answer(report);
+    });
+}
+
+/// The list is matched with the address that is dialled, whatever the URL says; a metadata service needs an entry of its
+/// own (C30).
+#[test]
+fn c30_the_list_is_matched_with_the_dialled_address() {
+    on_actix(async {
+        let receiver = RawReceiver::bound_to(PUBLIC.into(), |conversation| {
+            conversation.request();
+            conversation.write(OK.as_bytes());
+        });
+        let port = receiver.address().port();
+        for (allow, records, reached) in [
+            (&["127.9.0.0/16"][..], &["127.9.9.9"][..], true),
+            (&["127.9.0.0/16"], &["127.10.0.1", "127.9.9.9"], true),
+            (&["127.9.0.0/16"], &["::1", "::ffff:127.9.9.9"], true),
+            (&["::ffff:127.9.0.0/112"], &["127.9.9.9"], true),
+            (&["127.9.0.0/16"], &["127.10.0.1", "127.8.255.255"], false),
+            (&["127.9.9.8/32", "::/0"], &["127.9.9.9", "::ffff:127.9.9.9"], false),
+            (&["0.0.0.0/0", "::/0"], &["169.254.169.254", "fd00:ec2::254", "64:ff9b::a9fe:a9fe"], false),
+        ] {
+            let policy = AddressPolicy::new(allow.iter().map(|net| net.parse().expect("a network")));
+            let options = Options { policy, resolver: StubResolver::fixed(records), ..Options::default() };
+            let report = transport_with(options).send(request(&format!("http://hooks.lan:{port}/"))).await;
+            match reached {
+                true => assert_eq!((report.remote_addr, answer(report).status), (Some(receiver.address()), 200)),
+                false => {
+                    let expected =
+                        (ErrorKind::BlockedAddress, "the host has no address that this installation may call");
+                    assert_eq!((failure(&report), report.remote_addr), (expected, None), "{allow:?} {records:?}");
+                }
+            }
+        }
+    });
+}
+
+/// C27 once more at the dial: every spelling, as a literal and behind a name, meets the same judge.
+#[test]
+fn c26_c27_every_spelling_is_judged_at_the_dial() {
+    on_actix(async {
+        let inner = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        inner.set_nonblocking(true).expect("non-blocking");
+        let port = inner.local_addr().expect("bound").port();
+        let transport = transport_with(Options::default());
+        for host in [
+            "2130706433",
+            "0x7f000001",
+            "0177.0.0.1",
+            "127.1",
+            "0",
+            "017700000001",
+            "\u{2460}\u{2461}\u{2466}.0.0.1",
+            "127.0.0.1.",
+            "localhost.",
+            "[0:0:0:0:0:ffff:a9fe:a9fe]",
+            "[::127.0.0.1]",
+            "[64:ff9b::7f00:1]",
+            "[64:ff9b:1::7f00:1]",
+            "[2002:7f00:1::]",
+            "[::ffff:0:7f00:1]",
+        ] {
+            let report = transport.send(request(&format!("http://{host}:{port}/"))).await;
+            assert_eq!((failure(&report).0, report.remote_addr), (ErrorKind::BlockedAddress, None), "{host}");
+        }
+        for record in [
+            "0.0.0.0",
+            "127.255.255.254",
+            "::",
+            "::127.0.0.1",
+            "64:ff9b::7f00:1",
+            "2002:7f00:1::",
+            "2001:0:101:101:0:0:80ff:fffe",
+            "fe80::1",
+            "fd00::1",
+            "100.64.0.1",
+            "255.255.255.255",
+        ] {
+            let transport = transport_with(Options { resolver: StubResolver::fixed(&[record]), ..Options::default() });
+            let report = transport.send(request(&format!("http://127.0.0.1.nip.test:{port}/"))).await;
+            assert_eq!((failure(&report).0, report.remote_addr), (ErrorKind::BlockedAddress, None), "{record}");
+        }
+        assert!(inner.accept().is_err(), "nobody may have dialled 127.0.0.1");
+    });
 }
 
 #[test]

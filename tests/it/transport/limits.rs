@@ -11,7 +11,7 @@ use posthaste::transport::Request;
 use posthaste::transport::TransportFactory;
 use posthaste::transport::awc::{AwcFactory, Options};
 use posthaste::transport::failure::{self, Failure};
-use posthaste::transport::resolve::{MAX_LOOKUPS, Resolve};
+use posthaste::transport::resolve::{DNS_LIMIT, MAX_LOOKUPS, Resolve, SystemResolver};
 
 use super::{answer, failure, local_options, on_actix, request, transport, transport_with};
 use crate::support::raw::RawReceiver;
@@ -188,4 +188,29 @@ fn c19_lookups_beyond_the_cap_are_put_off_and_suspects_have_a_lane_of_their_own(
         let (_, report) = tokio::join!(send_all(), newcomer.send(request("http://healthy.test/")));
         assert_eq!(report.finding, Finding::from(failure::DNS_TIMEOUT));
     });
+}
+
+/// The pool that answers the API's questions to the database must not wait for name servers: with its only thread taken,
+/// the system's resolver still finds what it can find and gives up what it cannot.
+#[test]
+fn c19_a_lookup_needs_no_thread_of_a_pool() {
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).max_blocking_threads(1).enable_all().build();
+    let (taken, take) = std::sync::mpsc::channel();
+    let (give_back, given_back) = std::sync::mpsc::channel::<()>();
+    let runtime = runtime.expect("a runtime");
+    runtime.spawn_blocking(move || {
+        let _ = taken.send(());
+        let _ = given_back.recv();
+    });
+    take.recv().expect("the thread is taken");
+    let resolver = SystemResolver::default();
+    let (local, others) = runtime.block_on(async {
+        let names: Vec<_> = (0..100).map(|number| format!("host{number}.invalid")).collect();
+        let others = join_all(names.iter().map(|name| tokio::time::timeout(DNS_LIMIT, resolver.resolve(name))));
+        tokio::join!(tokio::time::timeout(DNS_LIMIT, resolver.resolve("localhost")), others)
+    });
+    assert!(local.expect("in time").expect("from the hosts file").iter().all(IpAddr::is_loopback));
+    assert!(others.into_iter().all(|other| other.expect("in time").is_err()));
+    drop(give_back);
 }

@@ -2,8 +2,11 @@
 
 mod addresses;
 mod answers;
+mod cuts;
+mod early;
 mod idle;
 mod limits;
+mod odd;
 mod requests;
 mod reuse;
 mod tls;

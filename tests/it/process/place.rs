@@ -1,0 +1,104 @@
+//! Where the process runs: as the first process of a container (C55), in another time zone (C45).
+
+use std::process::{Command, Stdio};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde_json::json;
+
+use super::SOON;
+use crate::support::receiver::{Gate, Receiver, Reply};
+use crate::support::server::{Options, Server, beside_others, micros, text, wait_for};
+
+/// Starts a program as process 1 of a namespace of its own, and takes it along when it is killed itself.
+const FIRST: [&str; 4] = ["unshare", "--pid", "--fork", "--kill-child"];
+
+/// The same without the right to make namespaces, where the kernel lets everybody have one of his own.
+const FIRST_OF_MINE: [&str; 6] = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child"];
+
+/// How to become process 1 here; nothing where nobody may.
+fn first() -> Vec<&'static str> {
+    let works = |starter: &[&str]| {
+        let mut command = Command::new(starter[0]);
+        command.args(&starter[1..]).arg("true").stderr(Stdio::null());
+        command.status().is_ok_and(|status| status.success())
+    };
+    let starters = [FIRST.to_vec(), FIRST_OF_MINE.to_vec()];
+    starters.into_iter().find(|starter| works(starter)).unwrap_or_default()
+}
+
+/// Process 1 gets no signal that it has not asked for, so one that relies on the default is killed after the patience of
+/// whoever stops the container.
+#[test]
+fn c55_process_1_ends_in_order_at_either_signal() {
+    let _machine = beside_others();
+    for signal in ["TERM", "INT"] {
+        let gate = Gate::default();
+        let receiver = {
+            let gate = gate.clone();
+            Receiver::start(move |_| {
+                gate.pass();
+                Reply::Answer(200)
+            })
+        };
+        let mut server = Server::start(Options { starter: first(), ..Options::default() });
+        if !first().is_empty() {
+            let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).expect("its status");
+            let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:")).expect("its numbers");
+            assert_eq!(numbers.split_whitespace().last(), Some("1"), "{numbers}");
+        }
+        server.endpoint(json!({"url": receiver.url("/"), "policy": {"timeout": "60s"}}));
+        let delivery = server.event("e1", "a.b").remove(0);
+        receiver.wait("it is on the wire", SOON, |ledger| ledger.len() == 1);
+        server.signal(signal);
+        wait_for("it says that it drains", SOON, || (server.call("GET", "/readyz", None).status == 503).then_some(()));
+        gate.open();
+        let status = server.wait_for_exit(SOON);
+        assert!(status.success(), "{signal}: {status}");
+        // The lock went with it, and the answer was recorded.
+        server.restart();
+        let found = server.delivery(&delivery);
+        assert_eq!((&found["state"], &found["attempts_total"]), (&json!("delivered"), &json!(1)), "{signal}");
+    }
+}
+
+/// A zone with summer time, whose clocks are hours away from UTC at any time of the year.
+const ZONE: &str = "XST-7:30XDT-8:30,M3.5.0,M10.5.0/3";
+
+fn now() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970")
+}
+
+#[test]
+fn c45_another_time_zone_changes_nothing() {
+    let _machine = beside_others();
+    let receiver = Receiver::always(503);
+    let server = Server::start(Options { zone: Some(ZONE), ..Options::default() });
+    let policy = json!({"schedule": {"ladder": ["1h"]}, "jitter": 0, "auto_disable": null});
+    server.endpoint(json!({"url": receiver.url("/"), "policy": policy}));
+    let before = now().as_micros() as i64;
+    let id = server.event("e1", "a.b").remove(0);
+    let failed = wait_for("it fails", SOON, || Some(server.delivery(&id)).filter(|found| found["state"] == "failed"));
+    let after = now().as_micros() as i64;
+    let attempt = &failed["attempts"][0];
+    for time in [&failed["created_at"], &failed["updated_at"], &attempt["started_at"]] {
+        assert!(text(time).ends_with('Z'));
+        // Engine time was wall time when the database was made, and runs beside it.
+        assert!((before - 1_000_000..after + 1_000_000).contains(&micros(time)), "{time}");
+    }
+    let ended = micros(&attempt["started_at"]) + (attempt["duration_ms"].as_f64().expect("a number") * 1e3) as i64;
+    let wait = micros(&failed["next_retry_at"]) - ended;
+    assert!((3_600_000_000..3_601_000_000).contains(&wait), "an hour: {wait} µs");
+    // The same instant in another offset, its plus sign as people leave it.
+    let shifted = |seconds: i64| {
+        let at = posthaste::domain::time::Timestamp::from_micros(micros(&failed["created_at"]) + seconds * 1_000_000);
+        let local = posthaste::domain::time::Timestamp::from_micros(at.as_micros() + 7_200_000_000);
+        format!("{}+02:00", local.to_string().trim_end_matches('Z'))
+    };
+    let count = |query: String| server.all(&format!("/deliveries?{query}")).len();
+    assert_eq!(count(format!("created_after={}", shifted(-1))), 1);
+    assert_eq!(count(format!("created_after={}", shifted(1))), 0);
+    assert_eq!(count(format!("created_before={}", shifted(1))), 1);
+    let line = server.log().lines().next().expect("a line").to_owned();
+    let stamp = line.trim_start_matches('[').split(' ').next().expect("a time").to_owned();
+    assert!(stamp.ends_with('Z'), "{line}");
+}

@@ -328,10 +328,13 @@ impl Shared {
         }
         self.over(index, Some(told));
         stream.get_mut().write_all(bytes)?;
-        while mood == Mood::Endless {
-            stream.get_mut().write_all(b"400\r\n")?;
-            stream.get_mut().write_all(&[b'x'; 0x400])?;
-            stream.get_mut().write_all(b"\r\n")?;
+        if mood == Mood::Endless {
+            // Until the sender has had enough, which is an error here.
+            loop {
+                stream.get_mut().write_all(b"400\r\n")?;
+                stream.get_mut().write_all(&[b'x'; 0x400])?;
+                stream.get_mut().write_all(b"\r\n")?;
+            }
         }
         Ok(!matches!(mood, Mood::Garbage | Mood::Closing))
     }

@@ -1,6 +1,6 @@
 //! The rules, worked out again from the evidence: what was on the wire.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use super::checks::{Faults, agrees, bytes};
@@ -154,8 +154,12 @@ fn cut_off(evidence: &Evidence, one: &Arrival) -> bool {
 fn as_people_said(evidence: &Evidence, endpoint: &str, arrivals: &[&Arrival], faults: &mut Faults) {
     let acts: Vec<&Act> = evidence.acts.iter().filter(|act| act.endpoint == endpoint).collect();
     let stopped = |from: Instant, to: Instant| evidence.stops.iter().any(|stop| stop.0 < to + LATE && stop.1 > from);
-    let attempts = || arrivals.iter().flat_map(|one| evidence.attempts.get(&one.delivery)).flatten();
+    let deliveries: HashSet<i64> = arrivals.iter().map(|one| one.delivery).collect();
+    let attempts: Vec<&Attempt> = deliveries.iter().filter_map(|no| evidence.attempts.get(no)).flatten().collect();
     for (index, act) in acts.iter().enumerate() {
+        if !matches!(act.deed, Deed::Disable | Deed::Delete | Deed::Url(_)) {
+            continue;
+        }
         // Until the next act of its kind is on its way.
         let undone = |other: &&&Act| match act.deed {
             Deed::Disable => other.deed == Deed::Enable,
@@ -178,10 +182,10 @@ fn as_people_said(evidence: &Evidence, endpoint: &str, arrivals: &[&Arrival], fa
                     .add(one.delivery, format!("S26: {} {:?} after {:?}", one.path, one.at - act.answered.0, act.deed));
             }
         }
-        for attempt in attempts() {
+        for attempt in &attempts {
             let during = attempt.started_at > act.answered.1 + CLOCKS && attempt.started_at < next.1 - CLOCKS;
-            let path = attempt.url.splitn(4, '/').nth(3).unwrap_or_default();
-            if during && forbidden(&format!("/{path}")) {
+            let path = || attempt.url.match_indices('/').nth(2).map_or("", |(at, _)| &attempt.url[at..]);
+            if during && forbidden(path()) {
                 let late = attempt.started_at - act.answered.1;
                 faults.add(attempt.delivery, format!("S26: {attempt:?} began {late} µs after {:?}", act.deed));
             }

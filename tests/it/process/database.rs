@@ -6,7 +6,7 @@ use std::io::Write;
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use diesel::connection::SimpleConnection;
 use diesel::prelude::*;
@@ -60,11 +60,11 @@ fn c65_no_transaction_is_open_while_attempts_are_on_the_wire() {
     assert_eq!(all_hang(), Some(()), "nothing has ended meanwhile");
 }
 
-/// Written while the log is watched: 150 events of 1 MB.
-const EVENTS: usize = 150;
+/// Written while the log is watched: 200 events of 1 MB.
+const EVENTS: usize = 200;
 const MEGABYTE: usize = 1_000_000;
-/// The log is begun anew at 64 MiB at the latest, after what is being written (a transaction takes a batch whole).
-const LONGEST: u64 = (64 << 20) + (32 << 20);
+/// The log is begun anew at 64 MiB, or as soon after as nobody reads for a moment.
+const LONGEST: u64 = 128 << 20;
 
 /// Asks for an event and reads nothing of the answer.
 fn stalled(server: &Server, event: &str) -> TcpStream {
@@ -117,7 +117,7 @@ fn c69_the_log_stays_short_while_slow_clients_read() {
     drop(streams);
 }
 
-const OLD: usize = 3_000;
+const OLD: usize = 6_000;
 
 fn count(conn: &mut SqliteConnection, what: &str) -> i64 {
     #[derive(QueryableByName)]
@@ -126,8 +126,8 @@ fn count(conn: &mut SqliteConnection, what: &str) -> i64 {
         count: i64,
     }
     let query = format!("SELECT count(*) AS count FROM {what}");
-    let found: QueryResult<Count> = diesel::sql_query(query).get_result(conn);
-    found.map_or(-1, |found| found.count)
+    let found: Count = diesel::sql_query(query).get_result(conn).expect("a count");
+    found.count
 }
 
 /// After forty days, what is past its time goes while events come in.
@@ -167,15 +167,16 @@ fn c72_a_purge_under_load_takes_what_is_past_its_time_and_nothing_else() {
     let later = format!("UPDATE meta SET clock_engine = clock_engine + {}", 40 * 86_400_000_000_i64);
     assert_eq!(diesel::sql_query(later).execute(&mut beside(&server)), Ok(1));
     server.restart();
-    let ingest = Ingest::start(&server, "purge");
+    let (restarted, ingest) = (Instant::now(), Ingest::start(&server, "purge"));
     let kept = server.client().keyed("just-now", "/events", &first).expect("an answer");
     let mut conn = beside(&server);
     wait_for("what is past its time goes", Duration::from_secs(60), || {
-        (count(&mut conn, "events WHERE event_type = 'old'") == 0).then_some(())
+        (count(&mut conn, "events WHERE type = 'old'") == 0).then_some(())
     });
+    let took = restarted.elapsed();
     let (accepted, p99) = ingest.stop();
-    println!("{OLD} events purged, {accepted} accepted meanwhile, p99 {p99:?}");
-    assert!(p99 < Duration::from_millis(200), "{p99:?}");
+    println!("{OLD} events purged in {took:?}, {accepted} accepted meanwhile, p99 {p99:?}");
+    assert!(accepted > 15 && p99 < took / 2, "others come between the slices: {accepted}, p99 {p99:?} of {took:?}");
     // Its deliveries and attempts went with it; what waits, is on the wire or can be requeued stays.
     assert_eq!(count(&mut conn, "deliveries WHERE event NOT IN (SELECT no FROM events)"), 0);
     assert_eq!(count(&mut conn, "attempts WHERE delivery NOT IN (SELECT no FROM deliveries)"), 0);

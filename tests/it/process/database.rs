@@ -1,5 +1,5 @@
 //! What the process does with its database while it works: the log's size (C69), transactions beside attempts (C65), the
-//! purge under load (C72).
+//! purge under load (C72), a lock of somebody else (C57).
 
 use std::fs;
 use std::io::Write;
@@ -16,7 +16,7 @@ use serde_json::json;
 use super::SOON;
 use super::ingest::Ingest;
 use crate::support::client::KEY;
-use crate::support::receiver::{Receiver, Reply, Tarpit};
+use crate::support::receiver::{Gate, Receiver, Reply, Tarpit};
 use crate::support::server::{Options, Server, alone, beside_others, wait_for};
 
 fn beside(server: &Server) -> SqliteConnection {
@@ -189,4 +189,50 @@ fn c72_a_purge_under_load_takes_what_is_past_its_time_and_nothing_else() {
     assert_eq!((again.status, again.body), (202, kept.body));
     let other = json!({"type": "nobody", "data": "other"});
     server.client().keyed("long-ago", "/events", &other).expect("an answer").json(202);
+}
+
+/// C57: longer than the writer's patience with a lock, so that its transactions fail.
+#[test]
+fn c57_a_database_that_is_locked_for_a_while_confirms_nothing_and_loses_nothing() {
+    let _machine = beside_others();
+    let gate = Gate::default();
+    let receiver = {
+        let gate = gate.clone();
+        Receiver::start(move |arrival| {
+            if arrival.event == "before" {
+                gate.pass();
+            }
+            Reply::Answer(200)
+        })
+    };
+    let server = Server::start(Options::default());
+    server.endpoint(json!({"url": receiver.url("/"), "policy": {"timeout": "60s"}}));
+    let before = server.event("before", "a.b").remove(0);
+    receiver.wait("it is on the wire", SOON, |ledger| ledger.len() == 1);
+    let mut conn = beside(&server);
+    wait_for("the lock", SOON, || conn.batch_execute("BEGIN IMMEDIATE").ok());
+    gate.open();
+    // The answer cannot be recorded, and nothing is accepted that is not stored.
+    let event = json!({"id": "during", "type": "a.b", "data": 1});
+    let refused = server.post("/events", &event, 503);
+    assert_eq!(refused["code"], "unavailable");
+    wait_for("it says that it is not ready", SOON, || {
+        (server.call("GET", "/readyz", None).status == 503).then_some(())
+    });
+    assert_eq!(server.call("GET", "/healthz", None).status, 200);
+    assert_eq!(receiver.count(), 1, "what cannot be recorded is not sent again");
+    conn.batch_execute("ROLLBACK").expect("the lock is let go");
+    wait_for("it is ready again, by itself", SOON, || {
+        (server.call("GET", "/readyz", None).status == 200).then_some(())
+    });
+    // Not confirmed, so the caller asks again, and it is one event.
+    let during = server.event("during", "a.b").remove(0);
+    for id in [&before, &during] {
+        let found = wait_for("it is recorded", SOON, || {
+            Some(server.delivery(id)).filter(|found| found["state"] == "delivered")
+        });
+        assert_eq!(found["attempts_total"], 1);
+    }
+    assert_eq!(receiver.events(), ["before", "during"]);
+    assert_eq!(server.all("/events").len(), 2);
 }

@@ -6,6 +6,7 @@ mod disable;
 mod isolation;
 mod ladders;
 mod reading;
+mod receivers;
 mod requeue;
 mod restart;
 mod retry;

@@ -24,7 +24,7 @@ use crate::engine::{Engine, HintDoor, Settings, retention};
 use crate::store::error::StoreError;
 use crate::store::sqlite::{self, Lock, OpenError};
 use crate::store::{Options, Queue, Store, Vault, WriterThread};
-use crate::transport::awc::{AwcFactory, Options as TransportOptions};
+use crate::transport::awc::{AwcFactory, MAX_IDLE, Options as TransportOptions};
 use crate::transport::resolve::SystemResolver;
 
 /// Why the process could not start; each text is for the person who started it.
@@ -106,6 +106,7 @@ impl App {
             policy: config.targets.clone(),
             extra_roots: Vec::new(),
             resolver: Arc::new(SystemResolver::default()),
+            max_idle: MAX_IDLE.min(descriptors / 8),
         })?;
         let settings = Settings {
             max_attempts: config.max_attempts.unwrap_or(descriptors / 2),

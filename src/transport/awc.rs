@@ -15,7 +15,8 @@ use rustls::pki_types::CertificateDer;
 use super::connect::{Connector, Surroundings};
 use super::exchange::{CURRENT, Exchange};
 use super::failure::{self, Failure};
-use super::idle::{IDLE_LIMIT, IdlePlaces, MAX_IDLE};
+pub use super::idle::MAX_IDLE;
+use super::idle::{IDLE_LIMIT, IdlePlaces};
 use super::now;
 use super::resolve::{Lookups, Resolve, SystemResolver};
 use super::{Request, Transport, TransportFactory};
@@ -41,6 +42,8 @@ pub struct Options {
     pub extra_roots: Vec<CertificateDer<'static>>,
     /// Where host names are looked up.
     pub resolver: Arc<dyn Resolve>,
+    /// Connections that may wait for another request, of all endpoints together.
+    pub max_idle: usize,
 }
 
 impl Default for Options {
@@ -49,6 +52,7 @@ impl Default for Options {
             policy: AddressPolicy::default(),
             extra_roots: Vec::new(),
             resolver: Arc::new(SystemResolver::default()),
+            max_idle: MAX_IDLE,
         }
     }
 }
@@ -67,7 +71,7 @@ impl AwcFactory {
             lookups: Lookups::new(options.resolver),
             policy: options.policy,
             tls,
-            idle_places: IdlePlaces::new(MAX_IDLE),
+            idle_places: IdlePlaces::new(options.max_idle),
         })))
     }
 }

@@ -106,10 +106,10 @@ impl App {
             policy: config.targets.clone(),
             extra_roots: Vec::new(),
             resolver: Arc::new(SystemResolver::default()),
-            max_idle: MAX_IDLE.min(descriptors / 8),
+            max_idle: MAX_IDLE.min(descriptors / config::IDLE_SHARE),
         })?;
         let settings = Settings {
-            max_attempts: config.max_attempts.unwrap_or(descriptors / 2),
+            max_attempts: config.max_attempts.unwrap_or(descriptors / config::ATTEMPTS_SHARE),
             restart_rate: config.restart_rate,
             window: config::WINDOW,
             read_bodies: config::READ_BODIES_BYTES,
@@ -125,7 +125,7 @@ impl App {
             false => Some(first_key(&store).await?),
         };
         let api = Api::new(store.clone(), engine.clone(), &config).await?;
-        let (address, server) = api::serve(api, listener, config.workers)
+        let (address, server) = api::serve(api, listener, config.workers, descriptors / config::CALLERS_SHARE)
             .map_err(io_error(format!("cannot listen on {}", config.listen)))?;
         let handle = server.handle();
         let serving = actix_web::rt::spawn(server);

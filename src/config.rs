@@ -27,6 +27,12 @@ pub const ARBITERS_PER_WORKER: usize = 4;
 
 /// File descriptors without which nothing is started: files, threads and a few connections of each kind.
 pub const MIN_DESCRIPTORS: usize = 256;
+/// Who may have which part of the file descriptors: one in so many. What is left is for files and threads. If callers who
+/// only sit there, or connections that wait for the next attempt, could have them all, no attempt could be made for as
+/// long as they stay (C08).
+pub const ATTEMPTS_SHARE: usize = 2;
+pub const CALLERS_SHARE: usize = 4;
+pub const IDLE_SHARE: usize = 8;
 /// An engine's clock that is further ahead of the wall clock at a start is told of.
 pub const CLOCK_AHEAD: Span = Span::MINUTE;
 

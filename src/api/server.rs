@@ -20,7 +20,7 @@ use crate::domain::excerpt::escape_for_terminal;
 const KEEP_ALIVE: Duration = Duration::from_secs(75);
 /// A request's head has so long to come.
 const HEAD_TIME: Duration = Duration::from_secs(10);
-/// Connections of callers, per worker.
+/// Connections of callers, per worker, whatever is to be had.
 const MAX_CONNECTIONS: usize = 4_096;
 
 /// The application: routes, and 404 for everything else.
@@ -72,16 +72,18 @@ fn deed(method: &Method, path: &str) -> Option<String> {
     (!method.is_safe() && !event).then(|| format!("{method} {}", escape_for_terminal(path.as_bytes())))
 }
 
-/// Serves; the server runs when it is polled. Returns the address it listens on.
+/// Serves; the server runs when it is polled. Returns the address it listens on. `connections`: of callers,
+/// all workers together.
 ///
 /// # Errors
 /// If the address cannot be listened on.
-pub fn serve(api: Api, listener: TcpListener, workers: usize) -> io::Result<(SocketAddr, Server)> {
+pub fn serve(api: Api, listener: TcpListener, workers: usize, connections: usize) -> io::Result<(SocketAddr, Server)> {
+    let connections = (connections / workers.max(1)).clamp(1, MAX_CONNECTIONS);
     let address = listener.local_addr()?;
     let api = Data::new(api);
     let server = HttpServer::new(move || app(api.clone()))
         .workers(workers)
-        .max_connections(MAX_CONNECTIONS)
+        .max_connections(connections)
         .keep_alive(KEEP_ALIVE)
         .client_request_timeout(HEAD_TIME)
         // Also how long actix-http goes on reading a request that was answered before its end (413).

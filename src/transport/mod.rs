@@ -8,7 +8,7 @@ mod dial;
 mod exchange;
 pub mod failure;
 pub(crate) mod framing;
-mod idle;
+pub mod idle;
 pub mod resolve;
 mod stopwatch;
 mod stream;

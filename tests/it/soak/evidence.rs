@@ -59,6 +59,7 @@ impl Fault {
     }
 }
 
+#[derive(Clone)]
 pub struct Evidence {
     pub began: Instant,
     pub accepted: HashMap<String, Accepted>,
@@ -91,7 +92,6 @@ impl Evidence {
             attempts.entry(row.delivery).or_default().push(row);
         }
         let number = |row: &Value| parse_delivery_id(&text(&row["id"])).expect("an id").0;
-        let deaths = world.deaths.iter().map(|death| Death { at: death.at, recorded: death.recorded.clone() });
         Evidence {
             began,
             accepted: lock(&world.ledger.accepted).clone(),
@@ -100,7 +100,7 @@ impl Evidence {
             attempts,
             deliveries: deliveries.into_iter().map(|row| (number(&row), row)).collect(),
             shown,
-            deaths: deaths.collect(),
+            deaths: world.deaths.clone(),
             troubles: world.troubles.clone(),
             stops: world.stops.clone(),
             places: world.places.clone(),

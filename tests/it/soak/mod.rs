@@ -4,8 +4,10 @@
 //! `POSTHASTE_SOAK_SEED` determines what is done in which order, `POSTHASTE_SOAK_SECONDS` how long. A long soak is a row of
 //! worlds, each on a new database with a seed of its own.
 
+mod blind;
 mod callers;
 mod checks;
+mod crowd;
 mod evidence;
 mod ledger;
 mod people;

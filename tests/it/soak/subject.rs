@@ -15,6 +15,8 @@ use crate::support::server::{KEY, binary, wait_for};
 
 /// A start that takes longer is broken, whether it comes to anything or not.
 const START_LIMIT: Duration = Duration::from_secs(30);
+/// How long a drain waits for answers.
+pub const DRAIN: Duration = Duration::from_secs(2);
 /// Descriptors of an ordinary life.
 pub const DESCRIPTORS: u64 = 4_096;
 
@@ -185,9 +187,9 @@ impl Subject {
 
     /// From now on it can write no file, or any.
     pub fn writes(&self, allowed: bool) {
-        let limit = if allowed { "unlimited" } else { "0" };
-        let (pid, limit) = (self.pid().to_string(), format!("--fsize={limit}:unlimited"));
-        assert!(succeeds("prlimit", &["--pid", &pid, &limit]), "prlimit {limit}");
+        let (limit, none) = (if allowed { rlimit::INFINITY } else { 0 }, rlimit::INFINITY);
+        let pid = self.pid().try_into().expect("a pid");
+        rlimit::prlimit(pid, rlimit::Resource::FSIZE, Some((limit, none)), None).expect("a limit");
     }
 
     /// Looks after it: it must be alive.

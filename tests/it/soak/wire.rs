@@ -9,18 +9,18 @@ use super::ledger::{Act, Deed};
 use super::places::TIMEOUT_MS;
 use super::receivers::{Arrival, Told};
 
-/// No result waits longer for its commit while the store works.
-const COMMIT_LIMIT: Duration = Duration::from_secs(2);
 /// After trouble the store has taken what waited for it by then.
 const RECOVERED: Duration = Duration::from_secs(5);
 /// Judged results of one endpoint that may wait for their commit (the engine's `UNRECORDED`).
 const UNRECORDED: usize = 256;
 /// When a sender leaves, its receiver may see that so much later; meanwhile another request may come.
-const LEFT: Duration = Duration::from_millis(500);
+const LEFT: Duration = Duration::from_secs(1);
 /// What was on the wire when a person was answered may arrive so much later.
 const LATE: Duration = Duration::from_secs(2);
 /// Between the clocks of the process and of its receivers, in microseconds.
 const CLOCKS: i64 = 300_000;
+/// The same as long as nobody sets a clock.
+const TICK: i64 = 10_000;
 
 pub fn judge(evidence: &Evidence, faults: &mut Faults) {
     bytes(evidence, faults);
@@ -103,14 +103,17 @@ fn unrecorded<'a>(
 ) -> Vec<&'a Arrival> {
     let mut left: Vec<&Arrival> = arrivals.to_vec();
     for attempt in attempts {
-        let (from, to) = (attempt.started_at - CLOCKS, attempt.started_at + attempt.duration + CLOCKS);
+        let (from, to) = (attempt.started_at - CLOCKS, attempt.started_at + attempt.duration + LATE.as_micros() as i64);
         let fits = |one: &&Arrival| one.attempt as i32 == attempt.attempt && (from..=to).contains(&one.wall);
         let agreeing = |one: &&Arrival| fits(one) && agrees(attempt, one.told);
-        // The last of those that were told nothing: those before it were replaced at once.
-        let found = match left.iter().position(agreeing) {
-            Some(first) if left[first].told == Told::Nothing => left.iter().rposition(agreeing),
-            found => found,
+        // Rather one that came after the attempt began by both clocks. Of those that were told nothing the last: the others
+        // were replaced at once.
+        let rank = |one: &Arrival| {
+            let order = if one.told == Told::Nothing { -one.wall } else { one.wall };
+            (one.wall + TICK < attempt.started_at, order)
         };
+        let agreed = (0..left.len()).filter(|&index| agreeing(&left[index]));
+        let found = agreed.min_by_key(|&index| rank(left[index]));
         match found {
             Some(index) => {
                 let one = left.remove(index);
@@ -137,13 +140,14 @@ fn replaced(one: &Arrival, arrivals: &[&Arrival]) -> bool {
 /// Its life ended before its result could be committed.
 fn cut_off(evidence: &Evidence, one: &Arrival) -> bool {
     let Some(death) = evidence.deaths.get(one.life) else { return false };
-    let mut since = death.at;
+    let mut since = death.safe;
     for (from, to) in evidence.troubles.iter().chain(&evidence.stops).rev() {
-        if *to + RECOVERED >= since && *from <= since {
+        // In the troubles' own time nothing is committed, and a little after.
+        if *to + RECOVERED >= since && *from <= death.at {
             since = since.min(*from);
         }
     }
-    one.end.is_none_or(|end| end + COMMIT_LIMIT >= since)
+    one.end.is_none_or(|end| end >= since)
 }
 
 /// S15, S22, S26, S27: after the answer to a disable, an edit or a deletion no attempt starts under the old state.

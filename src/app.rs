@@ -24,8 +24,7 @@ use crate::engine::{Engine, HintDoor, Settings, retention};
 use crate::store::error::StoreError;
 use crate::store::sqlite::{self, Lock, OpenError};
 use crate::store::{Options, Queue, Store, Vault, WriterThread};
-use crate::transport::awc::{AwcFactory, Options as TransportOptions};
-use crate::transport::idle::MAX_IDLE;
+use crate::transport::awc::{AwcFactory, MAX_IDLE, Options as TransportOptions};
 use crate::transport::resolve::SystemResolver;
 
 /// Why the process could not start; each text is for the person who started it.

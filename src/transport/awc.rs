@@ -15,7 +15,8 @@ use rustls::pki_types::CertificateDer;
 use super::connect::{Connector, Surroundings};
 use super::exchange::{CURRENT, Exchange};
 use super::failure::{self, Failure};
-use super::idle::{IDLE_LIMIT, IdlePlaces, MAX_IDLE};
+pub use super::idle::MAX_IDLE;
+use super::idle::{IDLE_LIMIT, IdlePlaces};
 use super::now;
 use super::resolve::{Lookups, Resolve, SystemResolver};
 use super::{Request, Transport, TransportFactory};
@@ -41,7 +42,7 @@ pub struct Options {
     pub extra_roots: Vec<CertificateDer<'static>>,
     /// Where host names are looked up.
     pub resolver: Arc<dyn Resolve>,
-    /// How many connections may wait for another request, of all endpoints together.
+    /// Connections that may wait for another request, of all endpoints together.
     pub max_idle: usize,
 }
 

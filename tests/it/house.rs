@@ -155,6 +155,28 @@ fn the_tests_that_the_documents_name_exist() {
             assert!(tests.contains(name), "{document} names {name}, which is no test");
         }
     }
+    // The table of cases names nothing but tests.
+    let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/cases.md")).unwrap();
+    let is_name = |word: &&str| {
+        let letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+        word.contains('_') && word.bytes().all(letter)
+    };
+    for name in text.split('`').filter(is_name) {
+        assert!(tests.contains(name), "docs/cases.md names {name}, which is no test");
+    }
+}
+
+/// A test that is named for a case stands in the table, so that the table can be believed.
+#[test]
+fn the_tests_of_cases_stand_in_their_table() {
+    let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/cases.md")).unwrap();
+    let of_case = |name: &&String| {
+        let number = name.strip_prefix('c').and_then(|rest| rest.split('_').next()).unwrap_or_default();
+        number.len() == 2 && number.bytes().all(|byte| byte.is_ascii_digit())
+    };
+    let tests = tests();
+    let absent: Vec<_> = tests.iter().filter(of_case).filter(|name| !text.contains(&format!("`{name}`"))).collect();
+    assert!(absent.is_empty(), "docs/cases.md does not name {absent:?}");
 }
 
 /// What `deny.toml` allows, without the network (for the rest: `cargo deny check`).

@@ -1,12 +1,12 @@
 //! What the process does with its database while it works: the log's size (C69), transactions beside attempts (C65), the
-//! purge under load (C72).
+//! purge under load (C72), a lock of somebody else (C57).
 
 use std::fs;
 use std::io::Write;
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use diesel::connection::SimpleConnection;
 use diesel::prelude::*;
@@ -16,7 +16,7 @@ use serde_json::json;
 use super::SOON;
 use super::ingest::Ingest;
 use crate::support::client::KEY;
-use crate::support::receiver::{Receiver, Reply, Tarpit};
+use crate::support::receiver::{Gate, Receiver, Reply, Tarpit};
 use crate::support::server::{Options, Server, alone, beside_others, wait_for};
 
 fn beside(server: &Server) -> SqliteConnection {
@@ -60,11 +60,11 @@ fn c65_no_transaction_is_open_while_attempts_are_on_the_wire() {
     assert_eq!(all_hang(), Some(()), "nothing has ended meanwhile");
 }
 
-/// Written while the log is watched: 150 events of 1 MB.
-const EVENTS: usize = 150;
+/// Written while the log is watched: 200 events of 1 MB.
+const EVENTS: usize = 200;
 const MEGABYTE: usize = 1_000_000;
-/// The log is begun anew at 64 MiB at the latest, after what is being written (a transaction takes a batch whole).
-const LONGEST: u64 = (64 << 20) + (32 << 20);
+/// The log is begun anew at 64 MiB, or as soon after as nobody reads for a moment.
+const LONGEST: u64 = 128 << 20;
 
 /// Asks for an event and reads nothing of the answer.
 fn stalled(server: &Server, event: &str) -> TcpStream {
@@ -117,7 +117,7 @@ fn c69_the_log_stays_short_while_slow_clients_read() {
     drop(streams);
 }
 
-const OLD: usize = 3_000;
+const OLD: usize = 6_000;
 
 fn count(conn: &mut SqliteConnection, what: &str) -> i64 {
     #[derive(QueryableByName)]
@@ -126,8 +126,8 @@ fn count(conn: &mut SqliteConnection, what: &str) -> i64 {
         count: i64,
     }
     let query = format!("SELECT count(*) AS count FROM {what}");
-    let found: QueryResult<Count> = diesel::sql_query(query).get_result(conn);
-    found.map_or(-1, |found| found.count)
+    let found: Count = diesel::sql_query(query).get_result(conn).expect("a count");
+    found.count
 }
 
 /// After forty days, what is past its time goes while events come in.
@@ -167,15 +167,16 @@ fn c72_a_purge_under_load_takes_what_is_past_its_time_and_nothing_else() {
     let later = format!("UPDATE meta SET clock_engine = clock_engine + {}", 40 * 86_400_000_000_i64);
     assert_eq!(diesel::sql_query(later).execute(&mut beside(&server)), Ok(1));
     server.restart();
-    let ingest = Ingest::start(&server, "purge");
+    let (restarted, ingest) = (Instant::now(), Ingest::start(&server, "purge"));
     let kept = server.client().keyed("just-now", "/events", &first).expect("an answer");
     let mut conn = beside(&server);
     wait_for("what is past its time goes", Duration::from_secs(60), || {
-        (count(&mut conn, "events WHERE event_type = 'old'") == 0).then_some(())
+        (count(&mut conn, "events WHERE type = 'old'") == 0).then_some(())
     });
+    let took = restarted.elapsed();
     let (accepted, p99) = ingest.stop();
-    println!("{OLD} events purged, {accepted} accepted meanwhile, p99 {p99:?}");
-    assert!(p99 < Duration::from_millis(200), "{p99:?}");
+    println!("{OLD} events purged in {took:?}, {accepted} accepted meanwhile, p99 {p99:?}");
+    assert!(accepted > 15 && p99 < took / 2, "others come between the slices: {accepted}, p99 {p99:?} of {took:?}");
     // Its deliveries and attempts went with it; what waits, is on the wire or can be requeued stays.
     assert_eq!(count(&mut conn, "deliveries WHERE event NOT IN (SELECT no FROM events)"), 0);
     assert_eq!(count(&mut conn, "attempts WHERE delivery NOT IN (SELECT no FROM deliveries)"), 0);
@@ -188,4 +189,50 @@ fn c72_a_purge_under_load_takes_what_is_past_its_time_and_nothing_else() {
     assert_eq!((again.status, again.body), (202, kept.body));
     let other = json!({"type": "nobody", "data": "other"});
     server.client().keyed("long-ago", "/events", &other).expect("an answer").json(202);
+}
+
+/// C57: longer than the writer's patience with a lock, so that its transactions fail.
+#[test]
+fn c57_a_database_that_is_locked_for_a_while_confirms_nothing_and_loses_nothing() {
+    let _machine = beside_others();
+    let gate = Gate::default();
+    let receiver = {
+        let gate = gate.clone();
+        Receiver::start(move |arrival| {
+            if arrival.event == "before" {
+                gate.pass();
+            }
+            Reply::Answer(200)
+        })
+    };
+    let server = Server::start(Options::default());
+    server.endpoint(json!({"url": receiver.url("/"), "policy": {"timeout": "60s"}}));
+    let before = server.event("before", "a.b").remove(0);
+    receiver.wait("it is on the wire", SOON, |ledger| ledger.len() == 1);
+    let mut conn = beside(&server);
+    wait_for("the lock", SOON, || conn.batch_execute("BEGIN IMMEDIATE").ok());
+    gate.open();
+    // The answer cannot be recorded, and nothing is accepted that is not stored.
+    let event = json!({"id": "during", "type": "a.b", "data": 1});
+    let refused = server.post("/events", &event, 503);
+    assert_eq!(refused["code"], "unavailable");
+    wait_for("it says that it is not ready", SOON, || {
+        (server.call("GET", "/readyz", None).status == 503).then_some(())
+    });
+    assert_eq!(server.call("GET", "/healthz", None).status, 200);
+    assert_eq!(receiver.count(), 1, "what cannot be recorded is not sent again");
+    conn.batch_execute("ROLLBACK").expect("the lock is let go");
+    wait_for("it is ready again, by itself", SOON, || {
+        (server.call("GET", "/readyz", None).status == 200).then_some(())
+    });
+    // Not confirmed, so the caller asks again, and it is one event.
+    let during = server.event("during", "a.b").remove(0);
+    for id in [&before, &during] {
+        let found = wait_for("it is recorded", SOON, || {
+            Some(server.delivery(id)).filter(|found| found["state"] == "delivered")
+        });
+        assert_eq!(found["attempts_total"], 1);
+    }
+    assert_eq!(receiver.events(), ["before", "during"]);
+    assert_eq!(server.all("/events").len(), 2);
 }

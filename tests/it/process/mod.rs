@@ -10,6 +10,7 @@ mod isolation;
 mod ladders;
 mod place;
 mod reading;
+mod receivers;
 mod requeue;
 mod restart;
 mod retry;

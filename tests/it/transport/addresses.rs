@@ -176,7 +176,7 @@ fn c18_many_addresses() {
                 true => assert_eq!(report.remote_addr, Some(receiver.address())),
                 false => assert_eq!(failure(&report), (ErrorKind::Connect, "connection refused"), "{before}"),
             }
-            assert!(start.elapsed() < Duration::from_millis(250), "{before}: {:?}", start.elapsed());
+            assert!(start.elapsed() < Duration::from_millis(700), "{before}: {:?}", start.elapsed());
         }
         // Addresses that may not be called do not count.
         let mut mixed: Vec<String> = (1..=20).map(|last| format!("10.7.7.{last}")).collect();

@@ -9,7 +9,7 @@ use posthaste::transport::{Request, Transport};
 use super::{answer, on_actix, request, transport};
 use crate::support::raw::RawReceiver;
 
-const LARGE: usize = 16 << 20;
+const LARGE: usize = 8 << 20;
 
 async fn send_large(transport: &dyn Transport, receiver: &RawReceiver) -> (Answer, Duration) {
     let start = Instant::now();

@@ -184,8 +184,9 @@ fn breaking_off(address: SocketAddr, limits: Vec<u64>, reset: bool) -> SocketAdd
                 client.set_nodelay(true)?;
                 let (mut from, mut to) = (client.try_clone()?, server.try_clone()?);
                 thread::spawn(move || io::copy(&mut from, &mut to));
-                io::copy(&mut (&server).take(limit), &mut &client)?;
-                server.shutdown(Shutdown::Both)?;
+                let _ = io::copy(&mut (&server).take(limit), &mut &client);
+                // It may be gone already.
+                let _ = server.shutdown(Shutdown::Both);
                 if reset {
                     socket2::SockRef::from(&client).set_linger(Some(Duration::ZERO))?;
                     // The other thread's handle must not keep the socket open.

@@ -27,8 +27,11 @@ use crate::domain::{headers, retry_after};
 use crate::store::DEFAULT_TENANT;
 use crate::transport::framing::ResponseFraming;
 
+/// Takes any bytes; panics if what must hold of them does not.
+pub type Target = fn(&[u8]);
+
 /// Name and target; the corpus of each is the folder of its name in `tests/corpus`.
-pub const TARGETS: [(&str, fn(&[u8])); 10] = [
+pub const TARGETS: [(&str, Target); 10] = [
     ("event_body", event_body),
     ("endpoint_body", endpoint_body),
     ("policy", policy),

@@ -124,7 +124,7 @@ fn c43_a_thousand_that_fail_together_come_back_apart_and_a_restart_keeps_it() {
     let first = *due.values().min().expect("one");
     let mut seconds: HashMap<i64, usize> = HashMap::new();
     for at in due.values() {
-        *seconds.entry(at.since(first).as_millis() as i64 / 1_000).or_default() += 1;
+        *seconds.entry(at.since(first).as_millis() / 1_000).or_default() += 1;
     }
     assert!(seconds.len() >= 6 && seconds.values().all(|&count| count < 250), "{seconds:?}");
     world.live(async |life| life.pass(Span::MINUTE).await);

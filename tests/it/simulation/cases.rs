@@ -139,17 +139,20 @@ fn c43_a_thousand_that_fail_together_come_back_apart_and_a_restart_keeps_it() {
 #[test]
 fn c44_what_a_blocked_process_missed_is_done_once_and_within_the_limits() {
     let mut world = World::new(421, 1.0);
-    world.live(async |life| {
+    let woken = world.live(async |life| {
         life.endpoint(policy(&[15]), 4, second_time(Duration::from_millis(100))).await;
         post_many(life, "evt", 40).await;
         life.pass(Span::from_secs(5)).await;
         assert_eq!(life.wires().len(), 40);
         life.trouble.explains(Span::from_secs(40));
         tokio::time::advance(Duration::from_secs(30)).await;
+        let woken = life.now();
         life.pass(Span::from_secs(10)).await;
+        woken
     });
     let wires = world.wires();
     assert_eq!(wires.len(), 80, "one retry of each");
+    assert!(wires[40..].iter().all(|wire| wire.began >= woken), "all were due meanwhile");
     assert!(most_abreast(&wires) <= 4);
     world.end();
 }

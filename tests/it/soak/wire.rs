@@ -106,11 +106,16 @@ fn unrecorded<'a>(
         let (from, to) = (attempt.started_at - CLOCKS, attempt.started_at + attempt.duration + LATE.as_micros() as i64);
         let fits = |one: &&Arrival| one.attempt as i32 == attempt.attempt && (from..=to).contains(&one.wall);
         let agreeing = |one: &&Arrival| fits(one) && agrees(attempt, one.told);
-        // Rather one that came after the attempt began by both clocks. Of those that were told nothing the last: the others
-        // were replaced at once.
+        // Rather one that came while it ran by both clocks: of those that were told nothing the last, because the others
+        // were replaced at once. Else the nearest, a later one rather than an earlier.
         let rank = |one: &Arrival| {
-            let order = if one.told == Told::Nothing { -one.wall } else { one.wall };
-            (one.wall + TICK < attempt.started_at, order)
+            let (since, left) = (one.wall - attempt.started_at, attempt.started_at + attempt.duration - one.wall);
+            match (since >= -TICK, left >= -TICK) {
+                (true, true) if one.told == Told::Nothing => (0, -one.wall),
+                (true, true) => (0, one.wall),
+                (true, false) => (1, one.wall),
+                (false, _) => (2, -one.wall),
+            }
         };
         let agreed = (0..left.len()).filter(|&index| agreeing(&left[index]));
         let found = agreed.min_by_key(|&index| rank(left[index]));

@@ -8,6 +8,7 @@ use super::evidence::{Attempt, Evidence};
 use super::ledger::{Act, Deed};
 use super::places::TIMEOUT_MS;
 use super::receivers::{Arrival, Told};
+use super::world::COMMIT_LIMIT;
 
 /// After trouble the store has taken what waited for it by then.
 const RECOVERED: Duration = Duration::from_secs(5);
@@ -147,9 +148,9 @@ fn cut_off(evidence: &Evidence, one: &Arrival) -> bool {
     let Some(death) = evidence.deaths.get(one.life) else { return false };
     let mut since = death.safe;
     for (from, to) in evidence.troubles.iter().chain(&evidence.stops).rev() {
-        // In the troubles' own time nothing is committed, and a little after.
+        // In the troubles' own time nothing is committed, nor what was answered just before, and a little after.
         if *to + RECOVERED >= since && *from <= death.at {
-            since = since.min(*from);
+            since = since.min(from.checked_sub(COMMIT_LIMIT).unwrap_or(*from));
         }
     }
     one.end.is_none_or(|end| end >= since)

@@ -28,7 +28,7 @@ use crate::support::server::{KEY, text, wait_for};
 /// What waits once everything is mended must be done by then.
 const MENDED_LIMIT: Duration = Duration::from_secs(90);
 /// No result waits longer for its commit while the store works; at a drain everybody waits for just that.
-const COMMIT_LIMIT: Duration = Duration::from_secs(2);
+pub const COMMIT_LIMIT: Duration = Duration::from_secs(2);
 const DRAIN_LIMIT: Duration = Duration::from_millis(500);
 /// Memory of a process that has never more than some thousand deliveries to do, in a test build.
 const MEMORY_KIB: u64 = 400 * 1024;

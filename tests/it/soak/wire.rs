@@ -8,6 +8,7 @@ use super::evidence::{Attempt, Evidence};
 use super::ledger::{Act, Deed};
 use super::places::TIMEOUT_MS;
 use super::receivers::{Arrival, Told};
+use super::world::COMMIT_LIMIT;
 
 /// After trouble the store has taken what waited for it by then.
 const RECOVERED: Duration = Duration::from_secs(5);
@@ -106,11 +107,16 @@ fn unrecorded<'a>(
         let (from, to) = (attempt.started_at - CLOCKS, attempt.started_at + attempt.duration + LATE.as_micros() as i64);
         let fits = |one: &&Arrival| one.attempt as i32 == attempt.attempt && (from..=to).contains(&one.wall);
         let agreeing = |one: &&Arrival| fits(one) && agrees(attempt, one.told);
-        // Rather one that came after the attempt began by both clocks. Of those that were told nothing the last: the others
-        // were replaced at once.
+        // Rather one that came while it ran by both clocks: of those that were told nothing the last, because the others
+        // were replaced at once. Else the nearest, a later one rather than an earlier.
         let rank = |one: &Arrival| {
-            let order = if one.told == Told::Nothing { -one.wall } else { one.wall };
-            (one.wall + TICK < attempt.started_at, order)
+            let (since, left) = (one.wall - attempt.started_at, attempt.started_at + attempt.duration - one.wall);
+            match (since >= -TICK, left >= -TICK) {
+                (true, true) if one.told == Told::Nothing => (0, -one.wall),
+                (true, true) => (0, one.wall),
+                (true, false) => (1, one.wall),
+                (false, _) => (2, -one.wall),
+            }
         };
         let agreed = (0..left.len()).filter(|&index| agreeing(&left[index]));
         let found = agreed.min_by_key(|&index| rank(left[index]));
@@ -142,9 +148,9 @@ fn cut_off(evidence: &Evidence, one: &Arrival) -> bool {
     let Some(death) = evidence.deaths.get(one.life) else { return false };
     let mut since = death.safe;
     for (from, to) in evidence.troubles.iter().chain(&evidence.stops).rev() {
-        // In the troubles' own time nothing is committed, and a little after.
+        // In the troubles' own time nothing is committed, nor what was answered just before, and a little after.
         if *to + RECOVERED >= since && *from <= death.at {
-            since = since.min(*from);
+            since = since.min(from.checked_sub(COMMIT_LIMIT).unwrap_or(*from));
         }
     }
     one.end.is_none_or(|end| end >= since)

@@ -27,8 +27,10 @@ use crate::support::server::{KEY, text, wait_for};
 
 /// What waits once everything is mended must be done by then.
 const MENDED_LIMIT: Duration = Duration::from_secs(90);
+/// And a reader of changes has seen all of it then.
+const FOLLOWED_LIMIT: Duration = Duration::from_secs(20);
 /// No result waits longer for its commit while the store works; at a drain everybody waits for just that.
-const COMMIT_LIMIT: Duration = Duration::from_secs(2);
+pub const COMMIT_LIMIT: Duration = Duration::from_secs(2);
 const DRAIN_LIMIT: Duration = Duration::from_millis(500);
 /// Memory of a process that has never more than some thousand deliveries to do, in a test build.
 const MEMORY_KIB: u64 = 400 * 1024;
@@ -202,6 +204,7 @@ pub fn run(seed: u64, time: Duration) {
     world.ledger.stop.store(true, Ordering::SeqCst);
     threads.into_iter().for_each(|thread| thread.join().expect("callers and people"));
     world.mended();
+    world.followed(&followed);
     done.store(true, Ordering::SeqCst);
     follower.join().expect("the follower");
     world.judge(&followed, began);
@@ -229,6 +232,19 @@ impl World {
             (!endpoints.iter().any(|one| waits(&text(&one["id"]), &mut line))).then_some(())
         });
         tell(&format!("nothing waits any more {:.1?} after everything was mended", mended.elapsed()));
+    }
+
+    /// Gives the reader time: what a disable has cut is dead for everybody at once, but appears among the changes only when
+    /// its row is rewritten (S15), which is looked for every two seconds. Whoever is late is named by the judge.
+    fn followed(&mut self, follower: &Follower) {
+        let (mut line, until) = (Line::default(), Instant::now() + FOLLOWED_LIMIT);
+        while Instant::now() < until {
+            let rows = all(&mut line, &self.ledger, "/deliveries");
+            let seen = lock(&follower.seen);
+            if rows.iter().all(|row| seen.get(&text(&row["id"])).is_some_and(|(last, _)| *last == shown(row))) {
+                return;
+            }
+        }
     }
 
     fn judge(mut self, followed: &Follower, began: Instant) {

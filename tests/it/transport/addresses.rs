@@ -146,10 +146,9 @@ fn c18_black_holes_only_are_given_up_after_ten_seconds_or_with_the_timeout() {
         let resolver = StubResolver::fixed(&[&first, &second]);
         let transport = transport_with(Options { resolver, ..local_options() });
         tokio::time::pause();
-        for (timeout, expected, took) in [
-            (30, (ErrorKind::Connect, "no connection in time"), 10),
-            (3, (ErrorKind::Timeout, TIMED_OUT), 3),
-        ] {
+        for (timeout, expected, took) in
+            [(30, (ErrorKind::Connect, "no connection in time"), 10), (3, (ErrorKind::Timeout, TIMED_OUT), 3)]
+        {
             let given = Request { timeout: Span::from_secs(timeout), ..request(&format!("http://r.test:{port}/")) };
             let report = transport.send(given).await;
             assert_eq!(failure(&report), expected);

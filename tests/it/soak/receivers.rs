@@ -2,7 +2,7 @@
 //! said to it.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,6 +15,7 @@ use posthaste::domain::signature::{verify_standard, verify_timestamped};
 use posthaste::domain::time::Span;
 
 use crate::support::raw::RawRequest;
+use crate::support::receiver::read_request;
 use crate::support::server::wait_for;
 
 /// How a receiver treats what comes.
@@ -338,22 +339,4 @@ impl Shared {
         }
         Ok(!matches!(mood, Mood::Garbage | Mood::Closing))
     }
-}
-
-fn read_request(stream: &mut BufReader<TcpStream>) -> io::Result<Option<RawRequest>> {
-    let mut head = String::new();
-    loop {
-        let start = head.len();
-        if stream.read_line(&mut head)? == 0 {
-            return Ok(None);
-        }
-        if head[start..].trim_end().is_empty() {
-            break;
-        }
-    }
-    let mut request = RawRequest { head, body: Vec::new() };
-    let length = request.header("content-length").and_then(|length| length.parse().ok()).unwrap_or(0);
-    request.body = vec![0; length];
-    stream.read_exact(&mut request.body)?;
-    Ok(Some(request))
 }

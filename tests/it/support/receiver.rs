@@ -184,7 +184,8 @@ impl Shared {
     }
 }
 
-fn read_request(stream: &mut BufReader<TcpStream>) -> io::Result<Option<RawRequest>> {
+/// The next request on a connection; `None` if it was closed before one began.
+pub fn read_request(stream: &mut BufReader<TcpStream>) -> io::Result<Option<RawRequest>> {
     let mut head = String::new();
     loop {
         let start = head.len();

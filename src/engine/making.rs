@@ -8,8 +8,9 @@ use actix::Addr;
 use tokio::task::JoinHandle;
 
 use super::endpoint::EndpointActor;
+use super::ends::{AttemptEnded, Ends, Next};
 use super::gate::Pass;
-use super::messages::{AttemptEnded, BecameSlow, tell_actor};
+use super::messages::{AttemptsEnded, BecameSlow, tell_actor};
 use super::{Env, Ping};
 use crate::domain::attempt::{Attempt, Finding, Report, Timing, Trigger};
 use crate::domain::content::Content;
@@ -25,6 +26,9 @@ const SIGN_HERE: usize = 64 * 1024;
 
 /// An attempt older than this is slow (S19), in real time.
 const SLOW_AFTER: std::time::Duration = std::time::Duration::from_secs(1);
+
+/// For so long an endpoint has the floor: what the actor does then, and what it begins, happens meanwhile.
+const FLOOR_FOR: std::time::Duration = std::time::Duration::from_millis(1);
 
 /// An attempt under way; dropping it aborts it.
 pub struct Making(JoinHandle<()>);
@@ -45,25 +49,26 @@ pub struct Order {
     pub timeout: Span,
 }
 
-/// Starts an attempt; its end comes back as [`AttemptEnded`].
+/// Starts an attempt; its end comes back through `ends`.
 pub fn make(
     env: &Arc<Env>,
     transport: &Rc<dyn Transport>,
     order: Order,
     mut pass: Pass,
-    back: Addr<EndpointActor>,
+    (ends, back): (&Ends, Addr<EndpointActor>),
 ) -> Making {
     let transport = transport.clone();
     let mut end = End {
         env: env.clone(),
         back,
+        ends: ends.clone(),
         delivery: order.delivery.no,
         created_at: order.delivery.created_at,
         trigger: order.trigger,
         url: order.record.url.clone(),
         started_at: env.clock.now(),
         slow: false,
-        told: false,
+        over: false,
     };
     Making(tokio::task::spawn_local(async move {
         let (body, timeout) = (order.content.body.clone(), order.timeout);
@@ -82,7 +87,7 @@ pub fn make(
             }
         };
         drop(pass);
-        end.tell(report);
+        end.put_down(report);
     }))
 }
 
@@ -90,6 +95,7 @@ pub fn make(
 struct End {
     env: Arc<Env>,
     back: Addr<EndpointActor>,
+    ends: Ends,
     delivery: DeliveryNo,
     /// The delivery was; its id is made of it.
     created_at: Timestamp,
@@ -97,17 +103,21 @@ struct End {
     url: Arc<str>,
     started_at: Timestamp,
     slow: bool,
-    told: bool,
+    over: bool,
 }
 
 impl End {
     fn is_slow(&mut self) {
         self.slow = true;
+        self.ends.one_became_slow();
         tell_actor(&self.back, BecameSlow);
     }
 
-    fn tell(&mut self, report: Report) {
-        self.told = true;
+    /// Puts down what the attempt came to, and sees to it that the actor is told.
+    fn put_down(&mut self, report: Report) {
+        self.over = true;
+        // Not while there is a panic: the thread may be about to end.
+        let patient = self.slow && !report.finding.is_success() && !std::thread::panicking();
         if let Finding::Local { reason } = report.finding {
             let id = delivery_id(self.delivery, self.created_at);
             log::warn!("an attempt for {id} did not count and is made again: {reason}");
@@ -115,7 +125,15 @@ impl End {
         let (trigger, url, started_at) = (self.trigger, self.url.clone(), self.started_at);
         let attempt = Attempt { trigger, started_at, ended_at: self.env.clock.now(), url, report };
         let (delivery, wall_secs, slow) = (self.delivery, self.env.clock.wall().as_secs(), self.slow);
-        tell_actor(&self.back, AttemptEnded { delivery, attempt, wall_secs, slow });
+        match self.ends.put(AttemptEnded { delivery, attempt, wall_secs, slow }, patient) {
+            Next::Nothing => {}
+            Next::Tell => tell_actor(&self.back, AttemptsEnded),
+            // A task of its own: this one is aborted when the actor hears of its end.
+            Next::WaitForFloor => {
+                let (env, ends, back) = (self.env.clone(), self.ends.clone(), self.back.clone());
+                drop(tokio::task::spawn_local(tell_with_floor(env, ends, back)));
+            }
+        }
     }
 }
 
@@ -123,9 +141,18 @@ impl Drop for End {
     /// A panic on the way would otherwise be heard by nobody, and the delivery be on the wire for ever. (An attempt that is
     /// aborted has no actor any more.)
     fn drop(&mut self) {
-        if !self.told && std::thread::panicking() {
-            self.tell(local("the attempt panicked"));
+        if !self.over && std::thread::panicking() {
+            self.put_down(local("the attempt panicked"));
         }
+    }
+}
+
+/// Tells an actor when it has the floor, and leaves it time to work.
+async fn tell_with_floor(env: Arc<Env>, ends: Ends, back: Addr<EndpointActor>) {
+    let _floor = env.floor.take().await;
+    if ends.has_floor() {
+        tell_actor(&back, AttemptsEnded);
+        tokio::time::sleep(FLOOR_FOR).await;
     }
 }
 

@@ -9,7 +9,6 @@ use actix::prelude::*;
 use tokio::sync::oneshot;
 
 use super::Live;
-use crate::domain::attempt::Attempt;
 use crate::domain::content::Content;
 use crate::domain::delivery::Waiting;
 use crate::domain::dispatcher::{Loaded, OnTheWire, Spared};
@@ -66,8 +65,8 @@ messages! {
     LookIntoTray ();
     /// To an endpoint: rows were changed behind its back.
     Refresh ();
-    /// To an endpoint: an attempt is over.
-    AttemptEnded { delivery: DeliveryNo, attempt: Attempt, wall_secs: i64, slow: bool };
+    /// To an endpoint: attempts of it are over; what they came to lies in its [`Ends`](super::ends::Ends).
+    AttemptsEnded ();
     /// To an endpoint: one of its attempts is older than a second.
     BecameSlow ();
     /// To an endpoint: events for attempts about to start, or why there are none.

@@ -2,6 +2,7 @@
 //! finds what a lost hint left behind, and the handle through which everybody else talks to them.
 
 mod endpoint;
+mod ends;
 mod gate;
 mod making;
 mod messages;
@@ -33,10 +34,14 @@ use crate::domain::time::Timestamp;
 use crate::store::Queue;
 use crate::store::hint::{Hint, HintSink};
 use crate::transport::TransportFactory;
+use ends::Floor;
 use gate::Gate;
 use messages::{PassOn, Passed};
 use reading::Reading;
 use supervisor::Supervisor;
+
+/// Of so many arbiters one works up the ends of slow attempts, if there are many: on half of the processors then.
+const ARBITERS_PER_FLOOR: usize = 8;
 
 /// How the engine is run; each value's reason is in `config.rs`.
 #[derive(Clone, Debug)]
@@ -61,6 +66,7 @@ pub(crate) struct Env {
     pub queue: Arc<dyn Queue>,
     pub transports: Arc<dyn TransportFactory>,
     pub gate: Gate,
+    pub floor: Floor,
     pub reading: Reading,
     pub egress: Mutex<Egress>,
     pub header_prefix: HeaderPrefix,
@@ -129,6 +135,7 @@ impl Engine {
             queue,
             transports,
             gate: Gate::new(settings.max_attempts),
+            floor: Floor::new(settings.arbiters / ARBITERS_PER_FLOOR),
             reading: Reading::new(settings.read_bodies),
             egress: Mutex::default(),
             header_prefix: settings.header_prefix.clone(),

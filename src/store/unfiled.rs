@@ -15,7 +15,7 @@ use crate::domain::ids::{DeliveryNo, EndpointNo};
 use crate::domain::time::Timestamp;
 
 /// So many cards of one endpoint are filed together, if nothing asks for them earlier.
-pub const FULL: usize = 128;
+pub const FULL: usize = 256;
 /// Nothing stays unfiled for longer than so many newer deliveries, if the writer has time: that is what a start after a crash
 /// has to read.
 const SPAN: i64 = 65_536;
@@ -114,6 +114,10 @@ impl Unfiled {
         let old = self.oldest.first_key_value().filter(|(no, _)| last.0 - no.0 >= SPAN && **no <= through);
         if let Some((_, endpoint)) = old {
             return Some(*endpoint);
+        }
+        if self.count > CROWDED / 2 {
+            // So many endpoints that none gets full before there are too many.
+            return self.oldest.first_key_value().filter(|(no, _)| **no <= through).map(|(_, endpoint)| *endpoint);
         }
         while let Some(endpoint) = self.full.front() {
             match self.cards.get(endpoint).and_then(|cards| cards.get(FULL - 1)) {

@@ -100,7 +100,7 @@ async fn however_much_is_filed_at_once_lists_and_removals_find_it_in_portions() 
     let blocks: Vec<Block> =
         diesel::sql_query("SELECT numbers FROM endpoint_deliveries").load(&mut conn).expect("the blocks");
     let longest = blocks.iter().map(|block| decode(&block.numbers).expect("numbers").len()).max();
-    assert!(longest.is_some_and(|longest| longest <= 128), "{longest:?}");
+    assert!(longest.is_some_and(|longest| longest <= 256), "{longest:?}");
 
     let delete = DeleteEndpoint { endpoint, tenant: DEFAULT_TENANT, now: bench.clock.now() };
     assert_eq!(bench.store.write(delete).await, Ok(true));

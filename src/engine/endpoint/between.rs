@@ -15,9 +15,10 @@ const LINGER: Span = Span::from_secs(15);
 const FAR: Span = Span::from_secs(60);
 
 impl EndpointActor {
-    /// Tells the dispatcher what lies in the tray: whatever wakes the actor, this comes first. One that sleeps
-    /// will read its rows anyhow.
-    pub(super) fn look_into_tray(&mut self) {
+    /// Tells the dispatcher which attempts have ended and what lies in the tray: whatever wakes the actor, this comes first.
+    /// One that sleeps will read its rows anyhow, and has made no attempt.
+    pub(super) fn look_around(&mut self) {
+        self.ends.take().into_iter().for_each(|ended| self.ended(ended));
         let Taken { notes, lost, poked, count } = self.tray.take();
         self.heard += count;
         let Some(dispatcher) = self.dispatcher() else { return };
@@ -37,7 +38,7 @@ impl EndpointActor {
     pub(super) fn settle(&mut self, now: Timestamp, ctx: &mut Context<Self>) {
         let Brain::Awake { dispatcher, .. } = &mut self.brain else { return };
         self.unrecorded.set(dispatcher.unrecorded());
-        let full = self.env.gate.room(self.slow > 0) == 0;
+        let full = self.env.gate.room(self.ends.has_slow()) == 0;
         if dispatcher.is_drained()
             && let Some(back) = self.draining.take()
         {
@@ -47,7 +48,7 @@ impl EndpointActor {
         let due = dispatcher.next_start(now);
         let waits = full && !self.drained && self.draining.is_none() && dispatcher.would_start(now);
         if waits && !std::mem::replace(&mut self.queued_at_gate, true) {
-            self.env.gate.wait(ctx.address().recipient(), self.slow > 0);
+            self.env.gate.wait(ctx.address().recipient(), self.ends.has_slow());
         }
         let far = |at: Timestamp| at > now + self.env.clock.engine_span(FAR);
         let rests = dispatcher.is_idle() && due.is_none_or(far) || dispatcher.is_gone();
@@ -89,7 +90,7 @@ impl EndpointActor {
             #[allow(clippy::disallowed_methods)] // the one re-arm
             let handle = ctx.run_later(sleep, |actor, ctx| {
                 actor.timer = None;
-                actor.look_into_tray();
+                actor.look_around();
                 actor.turn(ctx);
             });
             self.timer = Some((at, handle));

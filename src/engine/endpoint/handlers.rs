@@ -7,7 +7,7 @@ use super::super::messages::*;
 use super::{Brain, EndpointActor};
 use crate::domain::dispatcher::OnTheWire;
 
-/// Handlers that look into the tray, tell the dispatcher something and take a turn.
+/// Handlers that look around, tell the dispatcher something and take a turn.
 macro_rules! hears {
     ($($message:ident $(as $from:ident)? => |$self:ident, $ctx:ident, $pattern:pat_param| $body:block)+) => {
         $(impl Handler<$message> for EndpointActor {
@@ -16,7 +16,7 @@ macro_rules! hears {
             fn handle(&mut self, message: $message, ctx: &mut Context<Self>) {
                 let ($self, $ctx, $pattern) = (self, ctx, message);
                 $($self.$from += 1;)?
-                $self.look_into_tray();
+                $self.look_around();
                 $body
                 $self.turn($ctx);
             }
@@ -29,7 +29,7 @@ impl Handler<Turn> for EndpointActor {
 
     fn handle(&mut self, _: Turn, ctx: &mut Context<Self>) {
         self.queued_at_gate = false;
-        self.look_into_tray();
+        self.look_around();
         self.turn(ctx);
         // It may have had no use for the room.
         self.env.gate.offer();
@@ -37,9 +37,7 @@ impl Handler<Turn> for EndpointActor {
 }
 
 hears! {
-    BecameSlow => |actor, _ctx, _| {
-        actor.slow += 1;
-    }
+    BecameSlow => |_actor, _ctx, _| {}
 
     LookIntoTray => |_actor, _ctx, _| {}
 
@@ -55,8 +53,8 @@ hears! {
         }
     }
 
-    AttemptEnded => |actor, _ctx, message| {
-        actor.ended(message);
+    AttemptsEnded => |actor, _ctx, _| {
+        actor.ends.message_came();
     }
 
     ContentsRead => |actor, ctx, ContentsRead { asked, contents }| {

@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use actix::prelude::*;
 
+use super::ends::{AttemptEnded, Ends};
 use super::gate::{Pass, Unrecorded};
 use super::making::{self, Making, Order};
 use super::messages::*;
@@ -47,12 +48,12 @@ pub struct EndpointActor {
     transport: Rc<dyn Transport>,
     /// Attempts on the wire; dropping one aborts it.
     making: HashMap<DeliveryNo, Making>,
+    /// What those of them came to that are over.
+    ends: Ends,
     /// Attempts about to begin.
     outbox: Outbox,
     brain: Brain,
     timer: Option<(Timestamp, SpawnHandle)>,
-    /// So many of the attempts on the wire are older than a second.
-    slow: usize,
     /// Since when there has been nothing to do.
     idle_since: Option<Timestamp>,
     asked_to_leave: bool,
@@ -117,10 +118,10 @@ impl EndpointActor {
             obituary: Obituary { endpoint, incarnation, supervisor: supervisor.clone(), last: false },
             supervisor,
             making: HashMap::new(),
+            ends: Ends::default(),
             outbox: Outbox::default(),
             brain: Brain::Asleep(Early::default()),
             timer: None,
-            slow: 0,
             idle_since: None,
             asked_to_leave: false,
             tray,
@@ -153,7 +154,7 @@ impl EndpointActor {
     /// Has the dispatcher decide and carries out what it decides. The end of every handler.
     fn turn(&mut self, ctx: &mut Context<Self>) {
         let now = self.env.clock.now();
-        let starts = if self.draining.is_some() || self.drained { 0 } else { self.env.gate.room(self.slow > 0) };
+        let starts = if self.draining.is_some() || self.drained { 0 } else { self.env.gate.room(self.ends.has_slow()) };
         let Some(dispatcher) = self.dispatcher() else { return };
         let effects = dispatcher.pump(now, Room { starts, rate: None });
         for effect in effects {
@@ -233,7 +234,8 @@ impl EndpointActor {
         }
         let (mut contents, mut kept) = (contents.unwrap_or_default(), HashMap::new());
         let wanted = contents.len();
-        let (mut claim, reading) = (Claim { first: self.making.is_empty(), slow: self.slow > 0 }, &self.env.reading);
+        let (mut claim, reading) =
+            (Claim { first: self.making.is_empty(), slow: self.ends.has_slow() }, &self.env.reading);
         for no in &asked {
             let Some(content) = contents.remove(no) else { continue };
             let Some(content) = reading.keep(*no, content, claim) else { break };
@@ -267,13 +269,12 @@ impl EndpointActor {
         );
         let Start { delivery, trigger, policy, .. } = start;
         let order = Order { record: record.clone(), delivery, content, trigger, timeout: policy.timeout };
-        self.making.insert(no, making::make(&self.env, &self.transport, order, pass, me));
+        self.making.insert(no, making::make(&self.env, &self.transport, order, pass, (&self.ends, me)));
     }
 
-    fn ended(&mut self, message: AttemptEnded) {
-        self.making.remove(&message.delivery);
-        let AttemptEnded { delivery, attempt, wall_secs, slow } = message;
-        self.slow = self.slow.saturating_sub(usize::from(slow));
+    pub(super) fn ended(&mut self, ended: AttemptEnded) {
+        let AttemptEnded { delivery, attempt, wall_secs, slow: _ } = ended;
+        self.making.remove(&delivery);
         let way = self.way_out(&attempt);
         let draw = self.env.clock.draw();
         let Some(dispatcher) = self.dispatcher() else { return };

@@ -185,7 +185,7 @@ impl Question<Conn> for ListDeliveries {
 
 /// The next numbers below `before` of an endpoint's deliveries, the highest first; none: that was all.
 async fn its_numbers(conn: &mut Conn, endpoint: EndpointNo, before: i64) -> QueryResult<Vec<i64>> {
-    /// Blocks looked at. Many hold one number only, others 128.
+    /// Blocks looked at. Many hold one number only, others 256.
     const BLOCKS: i64 = 64;
     /// Enough numbers for one look at the rows.
     const ENOUGH: usize = 512;

@@ -19,6 +19,9 @@ use crate::store::schema::{deliveries, endpoint_deliveries, endpoint_health, end
 use crate::store::sentence::{Credit, Sentence};
 use crate::store::unfiled::{Card, FULL, Place};
 
+/// At least so much is written or filed at a time where it is done beside other work.
+const PORTION: usize = 128;
+
 /// Files everything of one endpoint: rows, entries and counts.
 pub async fn file(tx: &mut Tx<'_>, endpoint: EndpointNo) -> QueryResult<()> {
     let cards = tx.unfiled.take(endpoint);
@@ -127,7 +130,7 @@ pub async fn moved(
 
 /// Writes and files as much as was added and a little more, where the writer never has time for it.
 pub async fn keep_up(tx: &mut Tx<'_>, added: usize) -> QueryResult<()> {
-    let enough = FULL.max(added + added / 4);
+    let enough = PORTION.max(added + added / 4);
     if tx.unwritten.is_crowded(DeliveryNo(tx.counters.delivery)) {
         write_oldest(tx, enough).await?;
     }
@@ -153,7 +156,7 @@ pub async fn catch_up(tx: &mut Tx<'_>, credit: &mut Credit, idle: bool) -> Query
         }
         return Ok(());
     }
-    let mut budget = if idle { 8 * FULL } else { 1 };
+    let mut budget = if idle { 8 * PORTION } else { 1 };
     while budget > 0 {
         let due = tx.unfiled.due(last, tx.unwritten.written_through(last));
         let Some(endpoint) = due.or_else(|| tx.unfiled.next().filter(|_| idle)) else { break };

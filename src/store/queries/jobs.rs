@@ -17,7 +17,7 @@ use crate::store::schema::{
 };
 use crate::store::sentence::{FIXED_BYTES, Needs, Question, Sentence};
 
-/// Blocks of `endpoint_deliveries` looked at in one slice of a removal; they hold 128 numbers at most, and many only one.
+/// Blocks of `endpoint_deliveries` looked at in one slice of a removal; they hold 256 numbers at most, and many only one.
 const BLOCKS: i64 = 64;
 
 impl Sentence<Conn> for RemoveDeleted {

@@ -13,11 +13,14 @@ use super::Conn;
 use super::open::connect;
 use crate::store::error::StoreError;
 
-/// How often the log is looked at.
-const EVERY: Duration = Duration::from_millis(200);
-/// So many pages (16 MiB) are copied back, or fewer if nothing was written lately. Often would be dear: a page that many
-/// commits changed is copied once, and whoever commits meanwhile shares the disk.
-const MANY: i32 = 4_096;
+/// How often the log is looked at while it grows, and otherwise.
+const EVERY: Duration = Duration::from_millis(25);
+const CALM: Duration = Duration::from_millis(200);
+/// If it has not grown for so many looks, nobody writes at present.
+const LOOKS: u32 = 8;
+/// The log is copied back when it has so many pages that are not, or fewer if nobody writes. Few, although a page that
+/// many commits change is then copied more often: what is copied has to reach the disk, and the next commit waits for that.
+const MANY: i32 = 100;
 
 /// A log of so many pages (256 MiB) has not begun anew for long, because there was never a moment without a reader (C69):
 /// then the writer is held up for [`PATIENCE_MS`] at most, for such a moment.
@@ -46,21 +49,47 @@ fn run(mut conn: Conn, ended: Receiver<()>) {
         log::warn!("the write-ahead log is left to the writer: {error}");
         return;
     }
-    let mut before = 0;
-    while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(EVERY) {
-        if let Err(error) = look(&mut conn, &mut before) {
+    let mut seen = Seen::default();
+    while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(seen.pause()) {
+        if let Err(error) = look(&mut conn, &mut seen) {
             log::warn!("the write-ahead log could not be copied back: {error}");
+            seen.looks = LOOKS;
         }
     }
 }
 
-/// Copies the log back if it is time for that. `before`: its length at the last look.
-fn look(conn: &mut Conn, before: &mut i32) -> QueryResult<()> {
+/// What the last looks found.
+#[derive(Default)]
+struct Seen {
+    /// The log's length.
+    log: i32,
+    /// So many of them, one after the other, found that length.
+    looks: u32,
+}
+
+impl Seen {
+    fn quiet(&self) -> bool {
+        self.looks >= LOOKS
+    }
+
+    fn pause(&self) -> Duration {
+        // Whoever waits for a moment without a reader holds up the writer, who must get on in between.
+        if self.quiet() || self.log >= HUGE { CALM } else { EVERY }
+    }
+
+    fn note(&mut self, log: i32) {
+        self.looks = if log == self.log { self.looks.saturating_add(1) } else { 0 };
+        self.log = log;
+    }
+}
+
+/// Copies the log back if it is time for that.
+fn look(conn: &mut Conn, seen: &mut Seen) -> QueryResult<()> {
     // The file's size would say nothing: it holds room as well.
     let length = checkpoint(conn, "NOOP")?;
-    let quiet = std::mem::replace(before, length.log) == length.log;
+    seen.note(length.log);
     let left = length.log - length.checkpointed;
-    if left > 0 && (left >= MANY || quiet) {
+    if left > 0 && (left >= MANY || seen.quiet()) {
         // Passive: waits for nobody; what a reader still needs is copied the next time.
         checkpoint(conn, if length.log < HUGE { "PASSIVE" } else { "RESTART" })?;
     }
@@ -92,16 +121,16 @@ mod tests {
             conn.batch_execute(&format!("INSERT INTO t VALUES (zeroblob({bytes}))")).unwrap();
         };
         conn.batch_execute("CREATE TABLE t (a)").unwrap();
-        let mut before = 0;
+        let mut seen = Seen::default();
         let mut left = |conn: &mut Conn| {
-            look(conn, &mut before).unwrap();
+            look(conn, &mut seen).unwrap();
             let length = checkpoint(conn, "NOOP").unwrap();
             length.log - length.checkpointed
         };
         assert!(left(&mut conn) > 0, "a short log that grows is left alone");
         write(&mut conn, 20_000);
-        assert!(left(&mut conn) > 5);
-        assert_eq!(left(&mut conn), 0, "nobody wrote since");
+        let looks = (1..).find(|_| left(&mut conn) == 0);
+        assert_eq!(looks, Some(1 + LOOKS), "nobody wrote since");
         write(&mut conn, 4_096 * MANY);
         assert_eq!(left(&mut conn), 0, "it is long");
     }

@@ -22,9 +22,11 @@ use crate::store::sentence::{Counters, Credit, Hints, Uncounted};
 use crate::store::unfiled::Unfiled;
 use crate::store::unwritten::Unwritten;
 
-/// Whoever posts an event waits for at most so much of other work in the transaction before his. When a hundred receivers
-/// hang, a hundred results come at the same moment.
-const ENOUGH: Span = Span::MILLISECOND;
+/// Whoever posts an event waits for at most so much of other work in the transaction before his, or for one endpoint's
+/// results. When a hundred receivers hang, a hundred results come at the same moment.
+const ENOUGH: Span = Span::from_micros(500);
+/// So much is done in a transaction in which nobody waits for an event to be accepted.
+const ENOUGH_ALONE: Span = Span::MILLISECOND;
 /// Of events with so many deliveries together a transaction takes no more: a group is counted in events, but what they cost
 /// is their deliveries. A full group for a hundred endpoints has fewer.
 const DELIVERIES: usize = 16_384;
@@ -359,7 +361,7 @@ fn run_all(group: &mut [Box<dyn Job>], tx: &mut Tx<'_>, clock: &Clock, done: &mu
     // Should one of the others fail, those left have no part in it.
     *done = group.len() - left;
     let mut now = clock.uptime();
-    let until = now + (now - began).max(ENOUGH);
+    let until = now + (now - began).max(if acceptances > 0 { ENOUGH } else { ENOUGH_ALONE });
     while next < *done && now <= until {
         group[next].run(tx)?;
         next += 1;

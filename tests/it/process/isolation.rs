@@ -95,10 +95,10 @@ fn s19_a_hundred_hanging_endpoints_do_not_slow_a_healthy_one() {
     assert!(beside[beside.len() - 1] < Duration::from_secs(5), "{}", show(&beside));
 }
 
-/// The promise: 1.5 times. The median and p90 keep it, p99 does not: by the moments when 1,600 attempts time out at once and
-/// when the log is copied back (figures in `docs/performance.md`).
+/// The promise: 1.5 times at p99. Kept in quiet minutes; how quiet the disk is decides more than we do (figures in
+/// `docs/performance.md`).
 #[test]
-#[ignore = "p99 does not keep it yet; needs a release build (POSTHASTE_TEST_BINARY) and a quiet machine"]
+#[ignore = "needs a release build (POSTHASTE_TEST_BINARY) and a quiet machine"]
 fn s19_at_full_rate() {
     let _machine = alone();
     let (alone, beside) = measure(100, 200, 30);

@@ -13,7 +13,8 @@ use rand::seq::SliceRandom;
 
 use super::callers::acknowledged;
 use super::ledger::Line;
-use super::subject::DESCRIPTORS;
+use super::receivers::CLOCK_STEP;
+use super::subject::{DESCRIPTORS, Subject};
 use super::world::World;
 use crate::support::server::wait_for;
 
@@ -44,41 +45,51 @@ pub enum Kind {
     ReadOnly,
     /// A life at the limit of its file descriptors.
     FewDescriptors,
+    /// The wall clock steps forward, and back.
+    ClockSteps,
 }
 
-/// Each kind once, in an order by chance, before any comes again.
+impl Kind {
+    const ALL: [Kind; 12] = [
+        Kind::Quiet,
+        Kind::Kill,
+        Kind::TwoKills,
+        Kind::Drain,
+        Kind::Stop,
+        Kind::FullDisk,
+        Kind::KilledFull,
+        Kind::WriteErrors,
+        Kind::Locked,
+        Kind::ReadOnly,
+        Kind::FewDescriptors,
+        Kind::ClockSteps,
+    ];
+
+    fn needs_own_disk(self) -> bool {
+        matches!(self, Kind::FullDisk | Kind::KilledFull | Kind::ReadOnly)
+    }
+}
+
+/// Each kind that is possible once, in an order by chance, before any comes again.
 pub struct Deck {
-    own_disk: bool,
+    possible: Vec<Kind>,
     left: Vec<Kind>,
 }
 
 impl Deck {
-    pub fn new(own_disk: bool) -> Deck {
-        Deck { own_disk, left: Vec::new() }
+    pub fn new(subject: &Subject) -> Deck {
+        let possible = |kind: &Kind| {
+            (subject.disk.is_own() || !kind.needs_own_disk()) && (subject.clock.is_some() || *kind != Kind::ClockSteps)
+        };
+        Deck { possible: Kind::ALL.into_iter().filter(possible).collect(), left: Vec::new() }
     }
 
     pub fn draw(&mut self, random: &mut StdRng) -> Kind {
-        use Kind::*;
         if self.left.is_empty() {
-            self.left = vec![
-                Quiet,
-                Kill,
-                TwoKills,
-                Drain,
-                Stop,
-                FullDisk,
-                KilledFull,
-                WriteErrors,
-                Locked,
-                ReadOnly,
-                FewDescriptors,
-            ];
-            if !self.own_disk {
-                self.left.retain(|kind| ![FullDisk, KilledFull, ReadOnly].contains(kind));
-            }
+            self.left = self.possible.clone();
             self.left.shuffle(random);
         }
-        self.left.pop().unwrap_or(Quiet)
+        self.left.pop().unwrap_or(Kind::Quiet)
     }
 }
 
@@ -181,6 +192,22 @@ impl World {
                 return format!("{kind:?}, it started all the same: {started}");
             }
             Kind::FewDescriptors => return self.crowded(time),
+            Kind::ClockSteps => {
+                let clock = self.subject.clock.as_ref().expect("a clock that can be set");
+                clock.set(CLOCK_STEP);
+                self.subject.live(time);
+                let killed = self.random.random_bool(0.4);
+                if killed {
+                    // The next life begins with a clock that is right again.
+                    self.kill();
+                }
+                self.subject.clock.as_ref().expect("that clock").set(0);
+                if killed {
+                    self.begin();
+                }
+                self.recovers("the wall clock stepped");
+                return format!("{kind:?} for {time:.1?}, killed meanwhile: {killed}");
+            }
         }
         format!("{kind:?} ({time:.1?})")
     }

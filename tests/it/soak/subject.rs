@@ -79,6 +79,43 @@ impl Drop for Disk {
     }
 }
 
+/// A wall clock that can be set for the process alone, if libfaketime is installed.
+pub struct WallClock {
+    library: PathBuf,
+    setting: TempDir,
+}
+
+impl WallClock {
+    /// The process reads the setting again after so long.
+    const NOTICED_AFTER: Duration = Duration::from_secs(1);
+
+    fn find() -> Option<WallClock> {
+        let folders = fs::read_dir("/usr/lib").ok()?.filter_map(Result::ok);
+        let mut libraries = folders.map(|folder| folder.path().join("faketime/libfaketime.so.1"));
+        let library = libraries.find(|library| library.exists())?;
+        let clock = WallClock { library, setting: tempfile::tempdir().expect("a folder") };
+        clock.write(0);
+        Some(clock)
+    }
+
+    fn path(&self) -> PathBuf {
+        self.setting.path().join("offset")
+    }
+
+    /// Seconds from the right time; replaced in one go.
+    fn write(&self, offset: i64) {
+        let new = self.setting.path().join("new");
+        fs::write(&new, format!("{offset:+}")).expect("the offset");
+        fs::rename(new, self.path()).expect("the offset");
+    }
+
+    /// Sets it, and waits until the process has noticed.
+    pub fn set(&self, offset: i64) {
+        self.write(offset);
+        thread::sleep(WallClock::NOTICED_AFTER * 2);
+    }
+}
+
 /// What was logged, in all lives. It passes through us, so it needs no disk.
 pub type Log = Arc<Mutex<String>>;
 
@@ -86,6 +123,7 @@ pub struct Subject {
     process: Option<Child>,
     address: Option<SocketAddr>,
     pub disk: Disk,
+    pub clock: Option<WallClock>,
     log: Log,
     /// The highest VmRSS seen, in KiB.
     pub peak: u64,
@@ -93,7 +131,7 @@ pub struct Subject {
 
 impl Subject {
     pub fn new(disk: Disk) -> Subject {
-        Subject { process: None, address: None, disk, log: Log::default(), peak: 0 }
+        Subject { process: None, address: None, disk, clock: WallClock::find(), log: Log::default(), peak: 0 }
     }
 
     pub fn database(&self) -> PathBuf {
@@ -111,7 +149,16 @@ impl Subject {
     /// Starts a life without waiting for it. A write beyond a file's limit is an error here, not a signal.
     pub fn launch(&mut self, descriptors: u64) -> mpsc::Receiver<String> {
         assert!(self.process.is_none(), "it runs already");
-        let mut process = Command::new("sh")
+        let mut command = Command::new("sh");
+        if let Some(clock) = &self.clock {
+            // Elapsed time stays what it is: only the wall clock steps.
+            command
+                .env("LD_PRELOAD", &clock.library)
+                .env("FAKETIME_TIMESTAMP_FILE", clock.path())
+                .env("FAKETIME_CACHE_DURATION", WallClock::NOTICED_AFTER.as_secs().to_string())
+                .env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
+        }
+        let mut process = command
             .args(["-c", &format!("trap '' XFSZ; ulimit -n {descriptors}; exec \"$0\" \"$@\"")])
             .arg(binary())
             .args(["serve", "--listen", "127.0.0.1:0", "--allow-target", "127.0.0.0/8", "--drain-timeout", "2s"])

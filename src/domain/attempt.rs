@@ -16,7 +16,8 @@ words! {
         Connect = "connect",
         /// The TLS handshake failed: untrusted, expired or wrong certificate, no common version.
         Tls = "tls",
-        /// The policy's timeout passed before the response head was complete. The receiver may have processed the event.
+        /// The policy's timeout passed before the response head was complete. The receiver may have processed the event, unless
+        /// the error says that nothing was sent.
         Timeout = "timeout",
         /// What came is not an HTTP/1.1 response.
         Protocol = "protocol",

@@ -128,6 +128,25 @@ pub struct Waiting {
 }
 
 impl Waiting {
+    /// As a delivery begins: accepted now, due at once, of the first run, for an endpoint that was never disabled, and its
+    /// event not in memory.
+    pub fn accepted(no: DeliveryNo, event: EventNo, now: Timestamp) -> Waiting {
+        Waiting {
+            no,
+            event,
+            created_at: now,
+            line: Line::First,
+            order_at: now,
+            due_at: now,
+            run: 1,
+            attempt: 0,
+            attempts_total: 0,
+            cut: 0,
+            probed_at: None,
+            content: None,
+        }
+    }
+
     pub fn id(&self) -> String {
         super::ids::delivery_id(self.no, self.created_at)
     }

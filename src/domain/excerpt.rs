@@ -113,6 +113,23 @@ pub fn escape_for_terminal(bytes: &[u8]) -> String {
     shown
 }
 
+/// JSON that a terminal shows as it is, and that means the same: what [`escape_for_terminal`] would escape is written as JSON's
+/// `\u`. JSON itself allows no other control characters than line ends and tabs between its values; those stay.
+pub fn escape_json_for_terminal(json: &str) -> String {
+    use std::fmt::Write as _;
+    let mut shown = String::with_capacity(json.len());
+    for character in json.chars() {
+        if matches!(character, '\n' | '\r' | '\t') || !is_unfit_to_show(character) {
+            shown.push(character);
+        } else {
+            for unit in character.encode_utf16(&mut [0; 2]) {
+                write!(shown, "\\u{unit:04x}").expect("a String takes everything");
+            }
+        }
+    }
+    shown
+}
+
 /// Characters that move the cursor, change the direction or the meaning of their surroundings, or cannot be seen.
 fn is_unfit_to_show(character: char) -> bool {
     character.is_control()
@@ -129,6 +146,16 @@ fn is_unfit_to_show(character: char) -> bool {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn json_on_a_terminal_means_the_same_and_moves_nothing() {
+        let text = "a\u{9b}2J\u{202e}b\u{7f}\u{e0041}\u{2028}é \u{1b}[2J";
+        let json = serde_json::to_string_pretty(&serde_json::json!({ "excerpt": text })).unwrap();
+        let shown = escape_json_for_terminal(&json);
+        assert!(!shown.chars().any(|one| one != '\n' && is_unfit_to_show(one)), "{shown}");
+        assert!(shown.contains(r"a\u009b2J\u202eb\u007f\udb40\udc41\u2028é \u001b[2J"), "{shown}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&shown).unwrap()["excerpt"], text);
+    }
 
     fn check(body: impl AsRef<[u8]>, kept: impl AsRef<[u8]>) {
         assert_eq!(clean(body.as_ref()), kept.as_ref(), "{:?}", escape_for_terminal(body.as_ref()));

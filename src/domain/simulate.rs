@@ -11,7 +11,7 @@ use std::sync::Arc;
 pub use cue::Cue;
 
 use super::attempt::{Attempt, Outcome, Trigger};
-use super::delivery::{DeadReason, Line, Next, State, Waiting};
+use super::delivery::{DeadReason, Next, State, Waiting};
 use super::dispatcher::{Dispatcher, Effect, Limits, Loaded, Room, Start};
 use super::endpoint::{Endpoint, Status};
 use super::health::{CircuitState, Health};
@@ -177,20 +177,8 @@ impl World<'_> {
             return;
         }
         self.last_event = Some((State::Pending, None));
-        let waiting = Waiting {
-            no: DeliveryNo(no),
-            event: EventNo(no),
-            created_at: self.now,
-            line: Line::First,
-            order_at: self.now,
-            due_at: self.now,
-            run: 1,
-            attempt: 0,
-            attempts_total: 0,
-            cut: endpoint.cut,
-            probed_at: None,
-            content: None,
-        };
+        let accepted = Waiting::accepted(DeliveryNo(no), EventNo(no), self.now);
+        let waiting = Waiting { cut: endpoint.cut, ..accepted };
         self.last.insert(waiting.no, (self.now, usize::MAX));
         self.dispatcher.hint(DeliveryNo(no - 1), vec![waiting]);
     }

@@ -123,28 +123,13 @@ impl Window {
 
 #[cfg(test)]
 mod tests {
-    use super::super::delivery::Line;
     use super::super::ids::EventNo;
     use super::super::time::Timestamp;
     use super::*;
     use proptest::prelude::*;
 
     pub(super) fn waiting(no: i64, order: i64) -> Waiting {
-        let at = Timestamp::from_micros(order);
-        Waiting {
-            no: DeliveryNo(no),
-            event: EventNo(no),
-            created_at: at,
-            line: Line::First,
-            order_at: at,
-            due_at: at,
-            run: 1,
-            attempt: 0,
-            attempts_total: 0,
-            cut: 0,
-            probed_at: None,
-            content: None,
-        }
+        Waiting::accepted(DeliveryNo(no), EventNo(no), Timestamp::from_micros(order))
     }
 
     /// A store of waiting rows, from which the window reads.

@@ -67,7 +67,7 @@ mod tests {
     use super::super::gate::Gate;
     use super::*;
     use crate::domain::attempt::Trigger;
-    use crate::domain::delivery::{Line, Waiting};
+    use crate::domain::delivery::Waiting;
     use crate::domain::policy::{Policy, Preset};
     use crate::domain::time::Timestamp;
 
@@ -78,21 +78,8 @@ mod tests {
     fn outbox(with_content: &[bool]) -> Outbox {
         let mut outbox = Outbox::default();
         for (no, &here) in (1..).zip(with_content) {
-            let at = Timestamp::MIN;
-            let delivery = Waiting {
-                no: DeliveryNo(no),
-                event: EventNo(no),
-                created_at: at,
-                line: Line::First,
-                order_at: at,
-                due_at: at,
-                run: 1,
-                attempt: 0,
-                attempts_total: 0,
-                cut: 0,
-                probed_at: None,
-                content: here.then(content),
-            };
+            let accepted = Waiting::accepted(DeliveryNo(no), EventNo(no), Timestamp::MIN);
+            let delivery = Waiting { content: here.then(content), ..accepted };
             let pass = Gate::new(1).enter().unwrap();
             let policy = Arc::new(Policy::preset(Preset::Orbit));
             outbox.push(Start { delivery, trigger: Trigger::Schedule, probe_of: None, policy }, pass);

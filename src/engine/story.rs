@@ -9,6 +9,17 @@ use crate::domain::judge::{Ended, Verdict};
 
 /// Logs what one recorded attempt came to. `health`: the endpoint's, as it is by now.
 pub fn tell(endpoint: &Endpoint, health: &Health, ended: &Ended, verdict: &Verdict) {
+    tell_attempt(endpoint, health, ended, verdict);
+    tell_circuit(endpoint, health, verdict);
+    if let Some(reason) = &verdict.disable {
+        log::warn!("endpoint {} disabled: {reason}", endpoint.id);
+    }
+    for notice in &verdict.notices {
+        log::info!("{}: {}", endpoint.id, notice.kind);
+    }
+}
+
+fn tell_attempt(endpoint: &Endpoint, health: &Health, ended: &Ended, verdict: &Verdict) {
     let (delivery, report) = (&ended.delivery, &ended.attempt.report);
     let what = match &report.finding {
         Finding::Answered(answer) => format!("answered {}", answer.status),
@@ -24,7 +35,6 @@ pub fn tell(endpoint: &Endpoint, health: &Health, ended: &Ended, verdict: &Verdi
                 endpoint.id,
                 delivery.attempt + 1
             );
-            tell_circuit(endpoint, health, verdict);
             return;
         }
         // Not before an open circuit lets anything through.
@@ -42,13 +52,6 @@ pub fn tell(endpoint: &Endpoint, health: &Health, ended: &Ended, verdict: &Verdi
         endpoint.id,
         report.took.as_millis(),
     );
-    tell_circuit(endpoint, health, verdict);
-    if let Some(reason) = &verdict.disable {
-        log::warn!("endpoint {} disabled: {reason}", endpoint.id);
-    }
-    for notice in &verdict.notices {
-        log::info!("{}: {}", endpoint.id, notice.kind);
-    }
 }
 
 fn tell_circuit(endpoint: &Endpoint, health: &Health, verdict: &Verdict) {

@@ -170,28 +170,16 @@ impl Taken {
 mod tests {
     use super::*;
     use crate::domain::content::Content;
-    use crate::domain::delivery::{Line, Waiting};
+    use crate::domain::delivery::Waiting;
     use crate::domain::ids::{DeliveryNo, EndpointNo, EventNo};
     use crate::domain::time::Timestamp;
 
     fn hint(after: i64, count: usize) -> Hint {
         let at = Timestamp::from_micros(0);
         let content = Content::new("evt".into(), "a".into(), at, Vec::new().into());
-        let waiting = |no| Waiting {
-            no: DeliveryNo(no),
-            event: EventNo(no),
-            created_at: at,
-            line: Line::First,
-            order_at: at,
-            due_at: at,
-            run: 1,
-            attempt: 0,
-            attempts_total: 0,
-            cut: 0,
-            probed_at: None,
-            content: Some(content.into()),
-        };
-        let deliveries = vec![waiting(after + 1); count];
+        let no = after + 1;
+        let accepted = Waiting::accepted(DeliveryNo(no), EventNo(no), at);
+        let deliveries = vec![Waiting { content: Some(content.into()), ..accepted }; count];
         Hint { endpoint: EndpointNo(1), after: DeliveryNo(after), deliveries }
     }
 

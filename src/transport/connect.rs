@@ -21,6 +21,7 @@ use super::dial::dial;
 use super::exchange::{CURRENT, Exchange};
 use super::failure::{self, Failure};
 use super::idle::{IdlePlaces, Janitor, Line};
+use super::metered::Metered;
 use super::now;
 use super::resolve::Lookups;
 use super::stream::Stream;
@@ -130,7 +131,7 @@ impl Surroundings {
     async fn handshake(&self, exchange: &Exchange, tcp: TcpStream) -> Result<Wire, Failure> {
         let name = server_name(&exchange.target).ok_or(failure::CERT_OTHER_HOST)?;
         let connector = tokio_rustls::TlsConnector::from(Arc::clone(&self.tls));
-        let (outcome, took) = timed(timeout(TLS_LIMIT, connector.connect(name, tcp))).await;
+        let (outcome, took) = timed(timeout(TLS_LIMIT, connector.connect(name, Metered::new(tcp)))).await;
         exchange.trace.borrow_mut().tls = Some(took);
         match outcome {
             Ok(Ok(stream)) => Ok(Wire::Tls(Box::new(stream))),

@@ -50,6 +50,7 @@ pub const TIMEOUT: Failure = theirs(
     ErrorKind::Timeout,
     "no complete response head within the timeout; the receiver may have processed the event",
 );
+pub const TIMEOUT_UNSENT: Failure = theirs(ErrorKind::Timeout, "no connection within the timeout; nothing was sent");
 
 pub const DNS_NO_ADDRESS: Failure = theirs(ErrorKind::Dns, "the host name has no address");
 pub const DNS_FAILED: Failure = theirs(ErrorKind::Dns, "the host name's servers answered with an error");
@@ -72,6 +73,7 @@ pub const TLS_NOT_SPOKEN: Failure = theirs(ErrorKind::Tls, "the receiver does no
 pub const TLS_REFUSED: Failure = theirs(ErrorKind::Tls, "the receiver refused the TLS handshake");
 pub const TLS_WANTS_CERTIFICATE: Failure = theirs(ErrorKind::Tls, "the receiver asks for a client certificate");
 pub const TLS_INCOMPATIBLE: Failure = theirs(ErrorKind::Tls, "no TLS version or cipher suite in common");
+pub const TLS_FLOOD: Failure = theirs(ErrorKind::Protocol, "more came over TLS than any response needs");
 pub const TLS_FAILED: Failure = theirs(ErrorKind::Tls, "the TLS handshake failed");
 pub const CERT_UNTRUSTED: Failure = theirs(ErrorKind::Tls, "the certificate is not from a trusted authority");
 pub const CERT_EXPIRED: Failure = theirs(ErrorKind::Tls, "the certificate has expired");

@@ -9,6 +9,7 @@ mod exchange;
 pub mod failure;
 pub(crate) mod framing;
 pub mod idle;
+mod metered;
 pub mod resolve;
 mod stopwatch;
 mod stream;
@@ -28,7 +29,7 @@ fn now() -> tokio::time::Instant {
 }
 
 /// One request, ready to go: everything but the address, which is found and judged when it is dialled.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Request {
     /// The endpoint's URL as stored.
     pub url: Arc<str>,
@@ -37,6 +38,13 @@ pub struct Request {
     pub body: Bytes,
     /// From the start of name resolution to the end of the response head (S4), in real time.
     pub timeout: Span,
+}
+
+impl std::fmt::Debug for Request {
+    /// Neither the URL nor the headers nor the body: each may hold a secret.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Request({} headers, {} bytes, {:?})", self.headers.len(), self.body.len(), self.timeout)
+    }
 }
 
 /// One endpoint's way out: owns its connections, which it shares with no other endpoint. Lives on one thread,

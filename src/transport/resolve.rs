@@ -2,14 +2,15 @@
 //! hickory asks the system's name servers itself, and [`Lookups`] puts a deadline and a cap on that.
 
 use std::cell::Cell;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use hickory_resolver::TokioResolver;
-use hickory_resolver::config::{LookupIpStrategy, ResolveHosts};
+use hickory_resolver::config::{ConnectionConfig, LookupIpStrategy, NameServerConfig, ResolveHosts, ResolverConfig};
+use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::net::{DnsError, NetError};
+use hickory_resolver::{ResolverBuilder, TokioResolver};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
@@ -100,15 +101,31 @@ impl Drop for Memory<'_> {
 #[derive(Default)]
 pub struct SystemResolver {
     hickory: OnceLock<TokioResolver>,
+    /// Asked instead of the servers in `/etc/resolv.conf`.
+    server: Option<SocketAddr>,
 }
 
 impl SystemResolver {
+    /// Asks this server alone, over UDP.
+    pub fn asking(server: SocketAddr) -> SystemResolver {
+        SystemResolver { server: Some(server), ..SystemResolver::default() }
+    }
+
+    fn builder(&self) -> Result<ResolverBuilder<TokioRuntimeProvider>, NetError> {
+        let Some(server) = self.server else { return TokioResolver::builder_tokio() };
+        let mut connection = ConnectionConfig::udp();
+        connection.port = server.port();
+        let servers = vec![NameServerConfig::new(server.ip(), true, vec![connection])];
+        let config = ResolverConfig::from_parts(None, Vec::new(), servers);
+        Ok(TokioResolver::builder_with_config(config, TokioRuntimeProvider::default()))
+    }
+
     /// The resolver, made when it is first needed; a configuration that cannot be used is read again next time.
     fn hickory(&self) -> Option<&TokioResolver> {
         if let Some(made) = self.hickory.get() {
             return Some(made);
         }
-        let built = TokioResolver::builder_tokio().and_then(|mut builder| {
+        let built = self.builder().and_then(|mut builder| {
             let options = builder.options_mut();
             options.ip_strategy = LookupIpStrategy::Ipv6AndIpv4;
             options.use_hosts_file = ResolveHosts::Always;

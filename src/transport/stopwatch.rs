@@ -49,6 +49,10 @@ impl Stopwatch {
                 return std::task::Poll::Ready(Some(done));
             }
             let Some(deadline) = self.deadline(limit) else { return std::task::Poll::Pending };
+            // The alarm alone would not do: it wants a share of the task's budget (tokio's `coop`), which a flood uses up.
+            if now() >= deadline {
+                return std::task::Poll::Ready(None);
+            }
             if alarm.deadline() != deadline {
                 alarm.as_mut().reset(deadline);
             }

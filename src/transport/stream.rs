@@ -72,6 +72,7 @@ impl Stream {
     fn begin(&mut self) -> io::Result<()> {
         let exchange = CURRENT.try_with(Rc::clone).map_err(io::Error::other)?;
         self.line.take_up();
+        self.line.wire.borrow_mut().iter_mut().for_each(Wire::begin);
         let mut trace = exchange.trace.borrow_mut();
         trace.reused = self.line.used.get();
         trace.remote_addr = Some(self.line.peer);
@@ -268,6 +269,9 @@ impl Asking {
     /// What a connection that breaks before the head is complete means. In TLS 1.3 a receiver refuses us only after the
     /// handshake has ended for us, so a fresh connection's first word may be a refusal.
     fn broken(&self, error: &io::Error) -> Failure {
+        if error.kind() == io::ErrorKind::QuotaExceeded {
+            return failure::TLS_FLOOD;
+        }
         let trace = self.exchange.trace.borrow();
         let first_word = !trace.reused && !trace.answer_began;
         failure::of_tls_refusal(error).filter(|_| first_word).unwrap_or(failure::RESET)
@@ -293,8 +297,12 @@ impl Asking {
         let Some(answered_at) = self.exchange.trace.borrow().answered_at else {
             return Poll::Pending;
         };
-        let timer = self.rest_timer.get_or_insert_with(|| Box::pin(sleep_until(answered_at + BODY_LIMIT)));
-        ready!(timer.as_mut().poll(cx));
+        let until = answered_at + BODY_LIMIT;
+        // A timer alone would not do: it wants a share of the task's budget (tokio's `coop`), which a flood uses up.
+        if now() < until {
+            let timer = self.rest_timer.get_or_insert_with(|| Box::pin(sleep_until(until)));
+            ready!(timer.as_mut().poll(cx));
+        }
         self.writing = false;
         self.framing.cut();
         Poll::Ready(Ok(()))

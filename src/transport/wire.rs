@@ -10,13 +10,22 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
+use super::metered::Metered;
+
 /// A connection to a receiver. TLS is boxed: it is a kilobyte, TCP a few words.
 pub enum Wire {
     Plain(TcpStream),
-    Tls(Box<TlsStream<TcpStream>>),
+    Tls(Box<TlsStream<Metered>>),
 }
 
 impl Wire {
+    /// An exchange begins: what it may bring is counted from here.
+    pub fn begin(&mut self) {
+        if let Wire::Tls(stream) = self {
+            stream.get_mut().0.begin();
+        }
+    }
+
     /// Whether a waiting connection is still open and has nothing to say: only then may another request follow.
     ///
     /// The kernel is asked directly. tokio would answer from what it knew when it last looked at its sockets, and what
@@ -25,7 +34,7 @@ impl Wire {
     pub fn is_quiet(&mut self, cx: &mut Context<'_>) -> bool {
         let tcp = match self {
             Wire::Plain(stream) => &*stream,
-            Wire::Tls(stream) => stream.get_ref().0,
+            Wire::Tls(stream) => stream.get_ref().0.tcp(),
         };
         let seen = SockRef::from(tcp).peek(&mut [MaybeUninit::uninit()]);
         let nothing = seen.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock);

@@ -1,11 +1,13 @@
 //! Answers on standard output: the API's own text for programs, indented JSON or a table for people.
 
+use std::io::IsTerminal;
+
 use serde_json::value::RawValue;
 
 use super::super::answer::{Answer, Row};
 use super::super::connection::Connection;
 use super::super::{Failure, pretty, print_line, table};
-use crate::domain::excerpt::escape_for_terminal;
+use crate::domain::excerpt::{escape_for_terminal, escape_json_for_terminal};
 
 /// Prints an answer whole.
 pub fn whole(connection: &Connection, answer: &Answer) -> Result<(), Failure> {
@@ -15,9 +17,14 @@ pub fn whole(connection: &Connection, answer: &Answer) -> Result<(), Failure> {
     }
 }
 
-/// Prints the answer's own text. A 204 has none, and a program that reads JSON expects no empty line for it.
+/// Prints the answer's own text; on a terminal the same JSON without characters that do something to it. A 204 has none, and
+/// a program that reads JSON expects no empty line for it.
 pub fn text(answer: &Answer) -> Result<(), Failure> {
-    if answer.text.is_empty() { Ok(()) } else { print_line(&answer.text) }
+    match answer.text.as_str() {
+        "" => Ok(()),
+        text if std::io::stdout().is_terminal() => print_line(&escape_json_for_terminal(text)),
+        text => print_line(text),
+    }
 }
 
 /// Prints an object as a table of one row.

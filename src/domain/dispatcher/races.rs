@@ -31,20 +31,8 @@ fn endpoint(version: i64) -> Endpoint {
 const LIMITS: Limits = Limits { window: 4, unrecorded: 256, real_second: Span::SECOND, paced_before: Timestamp::MIN };
 
 pub(super) fn waiting(no: i64, line: Line, due: i64) -> Waiting {
-    Waiting {
-        no: DeliveryNo(no),
-        event: EventNo(no),
-        created_at: at(0),
-        line,
-        order_at: at(due),
-        due_at: at(due),
-        run: 1,
-        attempt: u32::from(line == Line::Retry),
-        attempts_total: u32::from(line == Line::Retry),
-        cut: 0,
-        probed_at: None,
-        content: None,
-    }
+    let (accepted, before) = (Waiting::accepted(DeliveryNo(no), EventNo(no), at(0)), u32::from(line == Line::Retry));
+    Waiting { line, order_at: at(due), due_at: at(due), attempt: before, attempts_total: before, ..accepted }
 }
 
 /// A dispatcher that has read these rows, all there are.

@@ -56,18 +56,10 @@ fn ended(status: Option<u16>, failed: u32, policy: &Policy) -> Ended {
     let (trigger, url) = (Trigger::Schedule, "https://one.test/".into());
     Ended {
         delivery: Waiting {
-            no: DeliveryNo(1),
-            event: EventNo(1),
-            created_at: at(0),
             line: Line::Retry,
-            order_at: at(0),
-            due_at: at(0),
-            run: 1,
             attempt: failed,
             attempts_total: failed,
-            cut: 0,
-            probed_at: None,
-            content: None,
+            ..Waiting::accepted(DeliveryNo(1), EventNo(1), at(0))
         },
         attempt: Attempt { trigger, started_at: at(100), ended_at: at(101), url, report },
         probe_of: None,

@@ -10,7 +10,7 @@ use super::views::{self, DeliveryView};
 use super::writing::write_event;
 use super::{Conn, RunQueryDsl, Tx, insert_all};
 use crate::domain::content::Content;
-use crate::domain::delivery::{DeadReason, Line, State, Waiting};
+use crate::domain::delivery::{DeadReason, State, Waiting};
 use crate::domain::ids::{DeliveryNo, EndpointNo, EventNo, TenantNo, delivery_id};
 use crate::domain::policy::WhileDisabled;
 use crate::domain::time::{Span, Timestamp};
@@ -164,18 +164,10 @@ async fn store(tx: &mut Tx<'_>, tenant: TenantNo, event: &NewEvent, targets: Vec
         let dead = (!entry.is_enabled()).then_some(entry.dead_letters);
         let (endpoint_id, cut) = (entry.id.clone(), entry.cut);
         let waiting = Waiting {
-            no: tx.counters.next_delivery(),
-            event: no,
-            created_at: event.received_at,
-            line: Line::First,
             order_at: event.created_at.min(event.received_at),
-            due_at: event.received_at,
-            run: 1,
-            attempt: 0,
-            attempts_total: 0,
             cut,
-            probed_at: None,
             content: content.clone(),
+            ..Waiting::accepted(tx.counters.next_delivery(), no, event.received_at)
         };
         if let Some(kept) = dead {
             dead_rows.push(dead_row(tenant, endpoint, &waiting, kept, tx.stamp));

@@ -151,9 +151,18 @@ async fn s26_changes_at_once_take_turns() {
     assert_eq!(last["headers"], json!({"H2": "****", "H5": "****", "H8": "****"}), "no edit is lost");
     let requests = receiver.requests().len();
     assert_eq!(server.count("/deliveries?state=pending").await + server.count("/deliveries?state=failed").await, 0);
-    server.event().await;
-    tokio::time::sleep(Duration::from_millis(200)).await;
-    assert_eq!(receiver.requests().len(), requests, "C84: nothing starts after the answer");
+    let other = taking();
+    server.endpoint(&other.url("/"), json!({})).await;
+    let posted = server.post("/events", json!({"type": "a", "data": {"n": 1}})).await.ok(202);
+    let [dead, delivered] = [0, 1].map(|place| text(&posted["deliveries"][place]["id"]));
+    server.until(&delivered, "delivered").await;
+    let dead = server.delivery(&dead).await;
+    assert_eq!(
+        (&dead["state"], &dead["attempts"]),
+        (&json!("dead"), &json!([])),
+        "C84: nothing starts after the answer"
+    );
+    assert_eq!(receiver.requests().len(), requests);
     server.stop().await;
 }
 

@@ -1,6 +1,8 @@
 //! What receivers do to single deliveries, seen from the API: odd bodies, late answers, neighbours that fail, ourselves as
 //! the receiver (C49, C50, C60, C66, C85, C91).
 
+use diesel::{Connection, RunQueryDsl, SqliteConnection};
+
 use super::*;
 
 /// C49: the status decides; what else the answer holds makes no second request.
@@ -58,6 +60,34 @@ async fn c50_after_a_timeout_the_same_id_and_bytes_come_again() {
     assert_eq!(requests[0].header("webhook-id"), requests[1].header("webhook-id"));
     assert_eq!(requests[0].header("posthaste-delivery-id"), requests[1].header("posthaste-delivery-id"));
     assert_eq!(requests[0].body, requests[1].body);
+    server.stop().await;
+}
+
+#[derive(diesel::QueryableByName)]
+struct Kept {
+    #[diesel(sql_type = diesel::sql_types::Binary)]
+    excerpt: Vec<u8>,
+}
+
+/// C91: a receiver may answer bytes that no text column can hold; they are kept as they came, and shown as text.
+#[actix_web::test]
+async fn c91_bytes_that_are_no_text_are_kept() {
+    let server = Server::start().await;
+    const SAID: &[u8] = b"a\0b\xff\xfe\xed\xa0\x80c";
+    let receiver = RawReceiver::scripted(|conversation| {
+        conversation.request();
+        conversation.write(b"HTTP/1.1 410 Gone\r\nContent-Length: 9\r\n\r\n");
+        conversation.write(SAID);
+    });
+    server.endpoint(&receiver.url("/"), json!({"policy": "orbit"})).await;
+    let delivery = server.event().await;
+    let dead = server.until(&delivery, "dead").await;
+    assert_eq!(dead["attempts"][0]["excerpt"], String::from_utf8_lossy(SAID).as_ref());
+    let mut conn = SqliteConnection::establish(&server.database().to_string_lossy()).unwrap();
+    let [kept] = &diesel::sql_query("SELECT excerpt FROM attempts").load::<Kept>(&mut conn).unwrap()[..] else {
+        panic!("one attempt")
+    };
+    assert_eq!(kept.excerpt, SAID);
     server.stop().await;
 }
 

@@ -1,13 +1,15 @@
 //! Nothing secret is in any log, at any level, nor in any error, nor in clear in the database (C89).
 
-use std::net::TcpListener;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 
 use serde_json::{Value, json};
 
 use super::SOON;
 use crate::support::raw::RawReceiver;
-use crate::support::receiver::Receiver;
-use crate::support::server::{KEY, Options, Server, beside_others, wait_for};
+use crate::support::receiver::{Receiver, Tarpit};
+use crate::support::server::{KEY, Options, Server, beside_others, text as text_of, wait_for};
+use crate::support::tls::Authority;
 
 /// What nobody may find anywhere: each is a part of something that was said once.
 const SIGNING: &str = "cGxhbnRlZHNpZ25pbmdzZWNyZXQwMTIzNDU2Nzg5";
@@ -26,6 +28,20 @@ const PLANTED: [&str; 12] = [
     "planted-answer",
     "planted-answer-header",
 ];
+
+/// What those who have the key may see: events, URLs, and what receivers answered.
+const SHOWN: [&str; 4] = ["planted-data", "planted-path", "planted-query", "planted-answer"];
+
+/// The answer to a request with this header.
+fn ask(address: SocketAddr, header: &str) -> String {
+    let mut stream = TcpStream::connect(address).expect("it listens");
+    let request =
+        format!("GET /api/v1/webhooks/endpoints HTTP/1.1\r\nHost: x\r\n{header}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).expect("asked");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    answer
+}
 
 /// The parts of `PLANTED` that are in a text.
 fn found(text: &str) -> Vec<&'static str> {
@@ -52,6 +68,10 @@ fn no_secret_is_in_any_log_or_error() {
     let mut urls = vec![healthy.url(path), format!("http://{dead}{path}")];
     urls.extend(raw.iter().map(|receiver| receiver.url(path)));
     urls.push(format!("https://{dead}{path}"));
+    // One that hangs, and one whose certificate nobody trusts.
+    let (tarpit, strange) = (Tarpit::start(), Authority::new("nobody's").server(&["127.0.0.1"], |_| ()));
+    urls.push(format!("http://{}{path}", tarpit.address));
+    urls.push(format!("https://{}{path}", strange.address));
     let policy = json!({"timeout": "2s", "auto_disable": null});
     let endpoints: Vec<String> = urls
         .iter()
@@ -84,6 +104,13 @@ fn no_secret_is_in_any_log_or_error() {
     refused("POST", &format!("{one}/secret/rotate"), r#"{"secret": "planted-bad-secret"}"#);
     refused("POST", "/events", r#"{"type": "a", "data": "planted-data""#);
     refused("POST", "/events", r#"{"id": "e1", "type": "a", "data": "planted-data"}"#);
+    for header in ["X-API-Key: ph_planted_key_of_nobody", "Authorization: Bearer ph_planted_key_of_nobody"] {
+        let answer = ask(server.address(), header);
+        assert!(answer.starts_with("HTTP/1.1 401"), "{answer}");
+        assert_eq!(found(&answer), Vec::<&str>::new(), "{answer}");
+    }
+    let own = ask(server.address(), &format!("Authorization: Bearer {KEY}"));
+    assert!(own.starts_with("HTTP/1.1 200") && !own.contains(KEY), "{own}");
     let changed = json!({"headers": {"X-Auth": "planted-header-changed"}});
     assert_eq!(server.call("PATCH", &one, Some(&changed)).status, 200);
     server.post(&format!("{one}/secret/rotate"), &json!({"secret": format!("whsec_{ROTATED}")}), 200);
@@ -98,6 +125,18 @@ fn no_secret_is_in_any_log_or_error() {
     let text = Value::from(shown).to_string();
     let secret: Vec<_> = found(&text).into_iter().filter(|planted| !urls[0].contains(planted)).collect();
     assert_eq!(secret, Vec::<&str>::new(), "an endpoint shows its URL and nothing else");
+    // Everywhere else there are events, URLs and excerpts, which is what it is for, but nothing that is sealed.
+    let lists = ["/endpoints", "/deliveries", "/events", "/dlq", "/notifications", "/policies"];
+    let mut paths: Vec<String> = lists.map(String::from).into();
+    paths.extend(endpoints.iter().map(|endpoint| format!("/endpoints/{endpoint}/status")));
+    let deliveries = server.get("/deliveries");
+    let deliveries = deliveries["data"].as_array().expect("deliveries");
+    paths.extend(deliveries.iter().map(|delivery| format!("/deliveries/{}", text_of(&delivery["id"]))));
+    for path in paths {
+        let answer = server.get(&path).to_string();
+        let secret: Vec<_> = found(&answer).into_iter().filter(|planted| !SHOWN.contains(planted)).collect();
+        assert_eq!(secret, Vec::<&str>::new(), "{path}: {answer}");
+    }
     let log = server.log();
     assert!(log.lines().count() > 100, "it logs at all");
     for line in log.lines() {

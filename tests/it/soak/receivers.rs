@@ -112,6 +112,11 @@ pub struct Book {
     /// Connections that are not over yet.
     open: AtomicUsize,
     life: AtomicUsize,
+    /// The sender's wall clock may be [`CLOCK_STEP`] ahead.
+    pub stepped: AtomicBool,
+    /// Requests that were signed so much ahead, and at the right time.
+    pub ahead: AtomicUsize,
+    pub right: AtomicUsize,
 }
 
 impl Book {
@@ -286,9 +291,16 @@ impl Shared {
     }
 
     fn wrongly_signed(&self, request: &RawRequest) -> Option<String> {
-        // A request may have been signed before the wall clock stepped.
-        let wrongs = [0, CLOCK_STEP].map(|step| self.wrongly_signed_at(request, wall() / 1_000_000 + step));
-        wrongs.into_iter().reduce(Option::and).flatten()
+        let now = wall() / 1_000_000;
+        let wrong = self.wrongly_signed_at(request, now);
+        if wrong.is_some() && self.book.stepped.load(Ordering::SeqCst) {
+            // The sender's clock is ahead, or was when the request was signed.
+            let ahead = self.wrongly_signed_at(request, now + CLOCK_STEP);
+            self.book.ahead.fetch_add(usize::from(ahead.is_none()), Ordering::SeqCst);
+            return ahead;
+        }
+        self.book.right.fetch_add(usize::from(wrong.is_none()), Ordering::SeqCst);
+        wrong
     }
 
     fn wrongly_signed_at(&self, request: &RawRequest, now: i64) -> Option<String> {

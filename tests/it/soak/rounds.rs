@@ -13,7 +13,8 @@ use rand::seq::SliceRandom;
 
 use super::callers::acknowledged;
 use super::ledger::Line;
-use super::receivers::CLOCK_STEP;
+use super::places::STEADY;
+use super::receivers::{Book, CLOCK_STEP, Mood};
 use super::subject::{DESCRIPTORS, Subject};
 use super::world::World;
 use crate::support::server::wait_for;
@@ -22,6 +23,11 @@ use crate::support::server::wait_for;
 const FEW: u64 = 256;
 /// More than there is room for then.
 const CROWD: usize = 300;
+/// If nothing is left to retry, an attempt needs an event, whose caller stands behind the crowd: it is let in a quarter of the
+/// descriptors at a time, and each of it may say nothing for ten seconds.
+const CROWD_LEAVES: Duration = Duration::from_secs(120);
+/// As the log says it.
+const NO_DESCRIPTORS: &str = "no file descriptors left";
 /// For what should take moments: generous, because the machine may be busy.
 const SOON: Duration = Duration::from_secs(30);
 
@@ -45,12 +51,14 @@ pub enum Kind {
     ReadOnly,
     /// A life at the limit of its file descriptors.
     FewDescriptors,
+    /// It can open no descriptor any more.
+    NoDescriptors,
     /// The wall clock steps forward, and back.
     ClockSteps,
 }
 
 impl Kind {
-    const ALL: [Kind; 12] = [
+    const ALL: [Kind; 13] = [
         Kind::Quiet,
         Kind::Kill,
         Kind::TwoKills,
@@ -62,6 +70,7 @@ impl Kind {
         Kind::Locked,
         Kind::ReadOnly,
         Kind::FewDescriptors,
+        Kind::NoDescriptors,
         Kind::ClockSteps,
     ];
 
@@ -82,6 +91,11 @@ impl Deck {
             (subject.disk.is_own() || !kind.needs_own_disk()) && (subject.clock.is_some() || *kind != Kind::ClockSteps)
         };
         Deck { possible: Kind::ALL.into_iter().filter(possible).collect(), left: Vec::new() }
+    }
+
+    /// How many rounds it takes until every kind was there.
+    pub fn kinds(&self) -> usize {
+        self.possible.len()
     }
 
     pub fn draw(&mut self, random: &mut StdRng) -> Kind {
@@ -192,22 +206,20 @@ impl World {
                 return format!("{kind:?}, it started all the same: {started}");
             }
             Kind::FewDescriptors => return self.crowded(time),
-            Kind::ClockSteps => {
-                let clock = self.subject.clock.as_ref().expect("a clock that can be set");
-                clock.set(CLOCK_STEP);
+            Kind::NoDescriptors => {
+                // Whoever closes needs another connection for the next attempt.
+                self.places[STEADY + 1].receiver.set(Mood::Closing);
+                let failed = |subject: &Subject| subject.log().matches(NO_DESCRIPTORS).count();
+                let before = failed(&self.subject);
+                self.subject.opens(false);
+                wait_for("an attempt fails for want of a descriptor", SOON, || {
+                    (failed(&self.subject) > before).then_some(())
+                });
                 self.subject.live(time);
-                let killed = self.random.random_bool(0.4);
-                if killed {
-                    // The next life begins with a clock that is right again.
-                    self.kill();
-                }
-                self.subject.clock.as_ref().expect("that clock").set(0);
-                if killed {
-                    self.begin();
-                }
-                self.recovers("the wall clock stepped");
-                return format!("{kind:?} for {time:.1?}, killed meanwhile: {killed}");
+                self.subject.opens(true);
+                self.recovers("there are descriptors again");
             }
+            Kind::ClockSteps => return self.clock_steps(time),
         }
         format!("{kind:?} ({time:.1?})")
     }
@@ -238,6 +250,33 @@ impl World {
         format!("a full disk for {:.1?}, {refused} refused{killed}", began.elapsed())
     }
 
+    fn clock_steps(&mut self, time: Duration) -> String {
+        let set = |world: &World, offset| world.subject.clock.as_ref().expect("a clock that can be set").write(offset);
+        let (ahead, right) =
+            (|book: &Book| book.ahead.load(Ordering::SeqCst), |book: &Book| book.right.load(Ordering::SeqCst));
+        self.book.stepped.store(true, Ordering::SeqCst);
+        let before = ahead(&self.book);
+        set(self, CLOCK_STEP);
+        wait_for("it signs with the new time", SOON, || (ahead(&self.book) > before).then_some(()));
+        self.subject.live(time);
+        let killed = self.random.random_bool(0.4);
+        if killed {
+            // The next life begins with a clock that is right again.
+            self.kill();
+        }
+        set(self, 0);
+        if killed {
+            self.begin();
+        }
+        let before = right(&self.book);
+        wait_for("it signs with the old time", SOON, || (right(&self.book) > before).then_some(()));
+        // What was signed before is on the wire for as long as a timeout.
+        self.subject.live(Duration::from_secs(3));
+        self.book.stepped.store(false, Ordering::SeqCst);
+        self.recovers("the wall clock stepped");
+        format!("{:?} for {time:.1?}, killed meanwhile: {killed}", Kind::ClockSteps)
+    }
+
     fn crowded(&mut self, time: Duration) -> String {
         self.drain();
         assert!(self.start(FEW), "{FEW} descriptors are enough to start");
@@ -247,7 +286,7 @@ impl World {
         let crowd: Vec<_> = (0..CROWD).filter_map(come).collect();
         let before = self.book.count();
         self.subject.live(time);
-        wait_for("attempts are made beside the crowd", SOON, || (self.book.count() > before).then_some(()));
+        wait_for("attempts are made beside the crowd", CROWD_LEAVES, || (self.book.count() > before).then_some(()));
         let came = crowd.len();
         drop(crowd);
         self.recovers("the crowd left");

@@ -102,17 +102,11 @@ impl WallClock {
         self.setting.path().join("offset")
     }
 
-    /// Seconds from the right time; replaced in one go.
-    fn write(&self, offset: i64) {
+    /// Seconds from the right time; replaced in one go. The process notices after a while.
+    pub fn write(&self, offset: i64) {
         let new = self.setting.path().join("new");
         fs::write(&new, format!("{offset:+}")).expect("the offset");
         fs::rename(new, self.path()).expect("the offset");
-    }
-
-    /// Sets it, and waits until the process has noticed.
-    pub fn set(&self, offset: i64) {
-        self.write(offset);
-        thread::sleep(WallClock::NOTICED_AFTER * 2);
     }
 }
 
@@ -237,6 +231,15 @@ impl Subject {
         let (limit, none) = (if allowed { rlimit::INFINITY } else { 0 }, rlimit::INFINITY);
         let pid = self.pid().try_into().expect("a pid");
         rlimit::prlimit(pid, rlimit::Resource::FSIZE, Some((limit, none)), None).expect("a limit");
+    }
+
+    /// From now on it can open no file and no socket, or again as many as before.
+    pub fn opens(&self, allowed: bool) {
+        let pid = self.pid().try_into().expect("a pid");
+        let (mut soft, mut hard) = (0, 0);
+        rlimit::prlimit(pid, rlimit::Resource::NOFILE, None, Some((&mut soft, &mut hard))).expect("its limits");
+        let soft = if allowed { hard } else { 1 };
+        rlimit::prlimit(pid, rlimit::Resource::NOFILE, Some((soft, hard)), None).expect("a limit");
     }
 
     /// Looks after it: it must be alive.

@@ -75,6 +75,7 @@ impl Authority {
             }
         };
         let mut config = builder.with_single_cert(vec![certificate.der().clone()], key).expect("a matching key");
+        config.send_tls13_tickets = manner.tickets;
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         TlsReceiver::start(config, script)
     }
@@ -85,6 +86,8 @@ impl Authority {
 pub struct Manner {
     pub versions: &'static [&'static SupportedProtocolVersion],
     pub asks_for_a_certificate: Asks,
+    /// Session tickets after a handshake (TLS 1.3).
+    pub tickets: usize,
 }
 
 /// Whether a server asks its clients for certificates.
@@ -98,7 +101,7 @@ pub enum Asks {
 
 impl Default for Manner {
     fn default() -> Manner {
-        Manner { versions: rustls::ALL_VERSIONS, asks_for_a_certificate: Asks::Never }
+        Manner { versions: rustls::ALL_VERSIONS, asks_for_a_certificate: Asks::Never, tickets: 2 }
     }
 }
 

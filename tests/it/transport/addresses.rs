@@ -133,7 +133,7 @@ impl BlackHole {
     }
 }
 
-const TIMED_OUT: &str = "no complete response head within the timeout; the receiver may have processed the event";
+const TIMED_OUT: &str = "no connection within the timeout; nothing was sent";
 
 /// Nothing ever happens on the sockets, so the clock may stand still and jump.
 #[test]

@@ -56,14 +56,17 @@ fn s04_the_timeout_runs_over_every_phase() {
             conversation.wait_for_close();
         });
         let never_tls = mute.url("/").replace("http:", "https:");
-        for (options, url) in [
-            (silent_dns(), "http://r.test/"),
-            (local_options(), &never_tls),
-            (local_options(), &mute.url("/")),
-            (local_options(), &half.url("/")),
+        for (options, url, sent) in [
+            (silent_dns(), "http://r.test/", false),
+            (local_options(), &never_tls, false),
+            (local_options(), &mute.url("/"), true),
+            (local_options(), &half.url("/"), true),
         ] {
             let report = transport_with(options).send(hasty(url, 300)).await;
-            assert_eq!(failure(&report).0, ErrorKind::Timeout, "{url}");
+            let (kind, error) = failure(&report);
+            assert_eq!(kind, ErrorKind::Timeout, "{url}");
+            assert_eq!(error.contains("may have processed"), sent, "{url}: {error}");
+            assert_eq!(error.contains("nothing was sent"), !sent, "{url}: {error}");
             assert!((300..2_000).contains(&report.took.as_millis()), "{url}: {:?}", report.took);
             assert_eq!(report.timing.first_byte, None);
         }

@@ -6,6 +6,7 @@ mod cuts;
 mod early;
 mod idle;
 mod limits;
+mod names;
 mod odd;
 mod requests;
 mod reuse;

@@ -126,7 +126,7 @@ fn tls_1_2_and_1_3_are_spoken_and_a_request_for_a_certificate_is_answered_with_n
         let authority = Authority::new("ours");
         for versions in [OLD, NEW] {
             for asks_for_a_certificate in [Asks::Never, Asks::Maybe, Asks::Always] {
-                let manner = Manner { versions, asks_for_a_certificate };
+                let manner = Manner { versions, asks_for_a_certificate, ..Manner::default() };
                 let receiver = authority.server_that(
                     &["r.test"],
                     |_| (),
@@ -145,6 +145,52 @@ fn tls_1_2_and_1_3_are_spoken_and_a_request_for_a_certificate_is_answered_with_n
                 }
             }
         }
+    });
+}
+
+/// Records of which nothing ever comes out are no answer, and no reason to read for as long as they come.
+#[test]
+fn s19_a_flood_within_tls_is_given_up_long_before_the_timeout() {
+    on_actix(async {
+        let authority = Authority::new("ours");
+        let manner = Manner { versions: NEW, tickets: 20_000, ..Manner::default() };
+        let receiver = authority.server_that(
+            &["r.test"],
+            |_| (),
+            manner,
+            |stream| {
+                let _ = stream.read(&mut [0; 64]);
+            },
+        );
+        let given = Request { timeout: Span::from_secs(60), ..request(&receiver.url("r.test")) };
+        let report = transport_with(trusting(&authority)).send(given).await;
+        // Either rustls or we have enough (`transport/metered.rs`).
+        assert!(matches!(failure(&report).0, ErrorKind::Protocol | ErrorKind::Reset), "{report:?}");
+        assert!(report.took < Span::from_secs(30), "{:?}", report.took);
+    });
+}
+
+/// What an exchange may bring is counted anew for each.
+#[test]
+fn a_tls_connection_may_bring_as_much_as_it_likes_in_many_exchanges() {
+    on_actix(async {
+        let authority = Authority::new("ours");
+        let receiver = authority.server_that(
+            &["r.test"],
+            |_| (),
+            Manner::default(),
+            |stream| {
+                let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: 15000\r\n\r\n{}", "x".repeat(15_000));
+                while stream.write_all(answer.as_bytes()).is_ok() {
+                    let Ok(1..) = stream.read(&mut [0; 4096]) else { break };
+                }
+            },
+        );
+        let transport = transport_with(trusting(&authority));
+        for _ in 0..50 {
+            assert_eq!(answer(transport.send(request(&receiver.url("r.test"))).await).status, 200);
+        }
+        assert_eq!(receiver.hellos.try_iter().count(), 1);
     });
 }
 

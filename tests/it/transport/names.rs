@@ -1,0 +1,91 @@
+//! Names, looked up by the resolver that is used in earnest, from a name server that answers as it is told.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use posthaste::domain::attempt::Finding;
+use posthaste::transport::awc::Options;
+use posthaste::transport::failure;
+use posthaste::transport::resolve::SystemResolver;
+
+use super::{answer, local_options, on_actix, request, transport_with};
+use crate::support::dns::{A, AAAA, NameServer, Said};
+use crate::support::raw::RawReceiver;
+
+const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+
+fn asking(server: std::net::SocketAddr) -> Options {
+    Options { resolver: Arc::new(SystemResolver::asking(server)), ..local_options() }
+}
+
+fn addresses(of: &[&str]) -> Said {
+    Said::Addresses(of.iter().map(|ip| ip.parse::<IpAddr>().expect("an address")).collect())
+}
+
+/// That a name gives no address is its owner's fault (S5). Of a name server that says nothing we cannot know whose it is:
+/// should it be ours, no attempt reaches anybody, which has a rule of its own (S6).
+#[test]
+fn s05_c19_what_name_servers_say_is_sorted() {
+    on_actix(async {
+        let server = NameServer::start(|name, kind| match name {
+            "nx.test" => Said::Code(3),
+            "broken.test" => Said::Code(2),
+            "refused.test" => Said::Code(5),
+            "mute.test" => Said::Nothing,
+            "garbage.test" => Said::Garbage,
+            // It knows no AAAA, or swallows such questions.
+            "half.test" if kind == AAAA => Said::Nothing,
+            "empty.test" => addresses(&[]),
+            _ => addresses(&["127.0.0.1"]),
+        });
+        let receiver = RawReceiver::answering(OK);
+        let port = receiver.address().port();
+        let transport = transport_with(asking(server.address));
+        for (name, expected) in [
+            ("nx.test", Some(failure::DNS_NO_ADDRESS)),
+            ("empty.test", Some(failure::DNS_NO_ADDRESS)),
+            ("broken.test", Some(failure::DNS_FAILED)),
+            ("refused.test", Some(failure::DNS_FAILED)),
+            ("mute.test", Some(failure::DNS_TIMEOUT)),
+            ("garbage.test", Some(failure::DNS_FAILED)),
+            ("half.test", None),
+            ("good.test", None),
+        ] {
+            let report = transport.send(request(&format!("http://{name}:{port}/"))).await;
+            match expected {
+                Some(expected) => assert_eq!(report.finding, Finding::from(expected), "{name}"),
+                None => assert_eq!(answer(report).status, 200, "{name}"),
+            }
+        }
+        let asked = server.asked();
+        assert!(asked.contains(&("good.test".into(), A)), "{asked:?}");
+        assert!(asked.iter().all(|(name, _)| name.ends_with(".test")), "nothing is searched for: {asked:?}");
+    });
+}
+
+/// C24: a name that means something else at the second look is judged at the second look, and of a mixed answer only what
+/// may be called is called.
+#[test]
+fn c24_a_name_server_that_changes_its_mind_reaches_nobody_new() {
+    on_actix(async {
+        let receiver = RawReceiver::answering(OK.replace("\r\n\r\n", "\r\nConnection: close\r\n\r\n"));
+        let port = receiver.address().port();
+        let looks = Arc::new(AtomicUsize::new(0));
+        let server = NameServer::start(move |name, kind| match (name, kind) {
+            ("mixed.test", A) => addresses(&["10.0.0.1", "169.254.169.254", "127.0.0.1"]),
+            ("rebinding.test", A) if looks.fetch_add(1, Ordering::SeqCst) > 0 => addresses(&["169.254.169.254"]),
+            (_, A) => addresses(&["127.0.0.1"]),
+            _ => addresses(&[]),
+        });
+        let transport = transport_with(asking(server.address));
+        let url = |name| format!("http://{name}.test:{port}/");
+        let mixed = transport.send(request(&url("mixed"))).await;
+        assert_eq!(mixed.remote_addr, Some(receiver.address()));
+        assert_eq!(answer(mixed).status, 200);
+        assert_eq!(answer(transport.send(request(&url("rebinding"))).await).status, 200);
+        let second = transport.send(request(&url("rebinding"))).await;
+        assert_eq!(second.finding, Finding::from(failure::BLOCKED));
+        assert_eq!(second.remote_addr, None, "it was not dialled");
+    });
+}

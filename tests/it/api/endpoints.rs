@@ -163,8 +163,8 @@ async fn a_ping_is_an_attempt_that_counts_nowhere() {
     server.call("PATCH", &path, json!({"url": good.url("/p")})).await.ok(200);
     server.post(&format!("{path}/disable"), json!({})).await.ok(200);
     assert_eq!(server.act(&format!("{path}/ping")).await.ok(200)["outcome"], "delivered", "works on a disabled one");
-    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    server.call("PATCH", &path, json!({"url": format!("http://{closed}/p")})).await.ok(200);
+    let closed = ClosedPort::take();
+    server.call("PATCH", &path, json!({"url": format!("http://{}/p", closed.address)})).await.ok(200);
     let refused = server.act(&format!("{path}/ping")).await.ok(200);
     assert_eq!((&refused["status"], &refused["error_kind"]), (&Value::Null, &json!("connect")));
     assert!(!text(&refused["error"]).contains("127"), "{refused}");

@@ -25,6 +25,7 @@ use posthaste::app::App;
 use posthaste::config::Given;
 use serde_json::{Value, json};
 
+use crate::support::closed::ClosedPort;
 use crate::support::raw::RawReceiver;
 
 const KEY: &str = "ph_operator_0123456789";

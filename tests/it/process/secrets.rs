@@ -1,11 +1,12 @@
 //! Nothing secret is in any log, at any level, nor in any error, nor in clear in the database (C89).
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 
 use serde_json::{Value, json};
 
 use super::SOON;
+use crate::support::closed::ClosedPort;
 use crate::support::raw::RawReceiver;
 use crate::support::receiver::{Receiver, Tarpit};
 use crate::support::server::{KEY, Options, Server, beside_others, text as text_of, wait_for};
@@ -63,7 +64,8 @@ fn no_secret_is_in_any_log_or_error() {
         "GARBAGE planted-answer",
     ];
     let raw = raw.map(|first| RawReceiver::answering(said(first)));
-    let dead = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("its address");
+    let closed = ClosedPort::take();
+    let dead = closed.address;
     let path = "/planted-path?token=planted-query";
     let mut urls = vec![healthy.url(path), format!("http://{dead}{path}")];
     urls.extend(raw.iter().map(|receiver| receiver.url(path)));

@@ -1,6 +1,7 @@
 //! What several tests need.
 
 pub mod client;
+pub mod closed;
 pub mod dns;
 pub mod program;
 pub mod raw;

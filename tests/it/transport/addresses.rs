@@ -11,6 +11,7 @@ use posthaste::transport::awc::Options;
 use posthaste::transport::failure;
 
 use super::{StubResolver, answer, failure, local_options, on_actix, request, transport, transport_with};
+use crate::support::closed::ClosedPort;
 use crate::support::raw::RawReceiver;
 
 const OK: &str = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
@@ -302,9 +303,8 @@ fn c18_a_refusal_in_front_costs_nothing() {
 #[test]
 fn a_refused_port_is_a_connect_failure() {
     on_actix(async {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-        let address = listener.local_addr().expect("bound");
-        drop(listener);
+        let closed = ClosedPort::take();
+        let address = closed.address;
         let report = transport().send(request(&format!("http://{address}/"))).await;
         assert_eq!(failure(&report), (ErrorKind::Connect, "connection refused"));
         assert_eq!(report.remote_addr, Some(address));

@@ -169,7 +169,7 @@ async fn attempt(client: &Client, key: &Uri, exchange: &Rc<Exchange>, limit: Dur
         Some(outcome) => outcome,
         // The head was in time; what is left of the body has a limit of its own, which the stream keeps.
         None if exchange.trace.borrow().answered_at.is_some() => answer.await,
-        None if exchange.trace.borrow().asked_at.is_some() => return Err(failure::TIMEOUT),
+        None if exchange.may_be_known() => return Err(failure::TIMEOUT),
         None => return Err(failure::TIMEOUT_UNSENT),
     };
     let trace = exchange.trace.borrow();

@@ -82,6 +82,11 @@ impl Exchange {
         trace.reused && broke && !trace.answer_began
     }
 
+    /// The receiver may have got the request: it began to be written, on this connection or on one that was found dead.
+    pub fn may_be_known(&self) -> bool {
+        self.fresh_only.get() || self.trace.borrow().asked_at.is_some()
+    }
+
     /// Forgets what was seen and goes on with a new connection.
     pub fn start_over(&self) {
         self.fresh_only.set(true);
@@ -148,6 +153,19 @@ mod tests {
         let target = TargetUrl::parse(url, false).unwrap();
         let headers: Vec<_> = headers.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
         compose_head(&target, &headers, 0).map(|head| String::from_utf8(head.to_vec()).unwrap())
+    }
+
+    #[test]
+    fn what_began_on_a_connection_that_was_dead_may_be_known() {
+        let target = TargetUrl::parse("http://r.test/", false).unwrap();
+        let (url, body) = ("http://r.test/".into(), Bytes::new());
+        let request = Request { url, headers: Vec::new(), body, timeout: Span::SECOND };
+        let exchange = Exchange::new(target.into(), &request).unwrap();
+        assert!(!exchange.may_be_known());
+        exchange.trace.borrow_mut().asked_at = Some(super::super::now());
+        assert!(exchange.may_be_known());
+        exchange.start_over();
+        assert!(exchange.may_be_known());
     }
 
     #[test]

@@ -11,7 +11,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 use actix_web::dev::ServerHandle;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use crate::api::{self, Api};
@@ -21,6 +20,7 @@ use crate::domain::content::ByteBudget;
 use crate::domain::duration_text::format_duration;
 use crate::domain::time::Span;
 use crate::engine::{Engine, HintDoor, Settings, retention};
+use crate::signals::Signals;
 use crate::store::error::StoreError;
 use crate::store::sqlite::{self, Lock, OpenError};
 use crate::store::{Options, Queue, Store, Vault, WriterThread};
@@ -144,8 +144,8 @@ impl App {
         })
     }
 
-    /// Stops by conversation; a second signal, or the drain deadline, cuts it short.
-    pub async fn stop(self) {
+    /// Stops by conversation; the drain deadline cuts it short, or the end of `at_once`, a second signal.
+    pub async fn stop(self, at_once: impl Future<Output = ()>) {
         log::info!("draining for at most {} s; a second signal stops at once", self.config.drain_timeout.as_secs_f64());
         let _ = self.stop.send(true);
         let drained = tokio::time::timeout(self.config.drain_timeout.to_std(), self.engine.drain());
@@ -154,7 +154,7 @@ impl App {
                 Ok(()) => log::info!("drained: nothing is on the wire, every result is recorded"),
                 Err(_) => log::warn!("the drain deadline has passed: what is still on the wire is made again at the next start"),
             },
-            () = signalled() => log::warn!("stopped at once: what is still on the wire is made again at the next start"),
+            () = at_once => log::warn!("stopped at once: what is still on the wire is made again at the next start"),
         }
         let anchor = crate::store::change::KeepAnchor(self.store.clock().anchor());
         if let Err(error) = self.store.write(anchor).await {
@@ -206,29 +206,23 @@ async fn first_key(store: &Store) -> Result<String, StartError> {
 
 /// Serves until a signal comes. The banner says where, and how to get in.
 pub async fn serve(config: Config) -> Result<(), StartError> {
-    let app = App::start(config).await?;
+    let mut signals = Signals::hear();
+    let app = tokio::select! {
+        app = App::start(config) => app?,
+        () = signals.next() => {
+            log::warn!("stopped before it had started");
+            return Ok(());
+        }
+    };
     let scale = app.store.clock().scale();
     let rehearsal = if scale == 1.0 { String::new() } else { format!(" (REHEARSAL: time runs {scale} times faster)") };
     log::info!("posthaste {} listens on http://{}{rehearsal}", env!("CARGO_PKG_VERSION"), app.address);
     // Nobody may be there to read it.
     let mut out = io::stdout();
     let _ = writeln!(out, "listening on http://{}{rehearsal}", app.address).and_then(|()| out.flush());
-    signalled().await;
-    app.stop().await;
+    signals.next().await;
+    app.stop(signals.next()).await;
     Ok(())
-}
-
-/// Waits for SIGTERM or SIGINT.
-pub async fn signalled() {
-    let streams = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()));
-    let (Ok(mut terminate), Ok(mut interrupt)) = streams else {
-        log::error!("signals cannot be heard; only SIGKILL will stop this process");
-        return std::future::pending().await;
-    };
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
-    }
 }
 
 /// Raises the soft limit of file descriptors to the hard one; returns what is to be had.

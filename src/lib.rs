@@ -60,6 +60,7 @@ pub mod domain;
 pub mod engine;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
+pub mod signals;
 pub mod store;
 pub mod tls;
 pub mod transport;

@@ -20,6 +20,7 @@ use crate::app::App;
 use crate::clock::{Clock, system_random};
 use crate::config::Given;
 use crate::domain::time::Timestamp;
+use crate::signals::Signals;
 
 /// How much faster the demo's clock runs: shellorbit's 15-minute ladder takes nine seconds.
 const SCALE: f64 = 100.0;
@@ -83,11 +84,12 @@ impl Demo {
             told: HashSet::new(),
         };
         let played = stage.play(&url).await;
+        let mut signals = Signals::hear();
         if played.is_ok() && self.stay {
             print_line(&format!("\nThe server goes on at {url} with the key {key}; stop it with Ctrl-C."))?;
-            crate::app::signalled().await;
+            signals.next().await;
         }
-        app.stop().await;
+        app.stop(signals.next()).await;
         played
     }
 }

@@ -26,6 +26,7 @@ use crate::domain::secret::SigningSecret;
 use crate::domain::signature::DEFAULT_TOLERANCE;
 use crate::domain::simulate::Cue;
 use crate::domain::time::{Span, Timestamp};
+use crate::signals::Signals;
 
 /// The longest body that is taken in, in bytes: more than any that Posthaste sends.
 const MAX_BODY: usize = 20 * 1024 * 1024;
@@ -209,6 +210,7 @@ impl Receive {
         actix_web::rt::System::new().block_on(async move {
             let (address, handle) = start(self.listen, behaviour, heard)
                 .map_err(|error| format!("cannot listen on {}: {error}", self.listen))?;
+            let mut signals = Signals::hear();
             print_line(&shown::listening(address, json))?;
             // A thread of its own: a terminal that is slow to take the lines holds up no answer.
             let (ended, mut printed) = tokio::sync::oneshot::channel();
@@ -217,7 +219,7 @@ impl Receive {
                 let _ = ended.send(lines.try_for_each(|text| print(&text)));
             });
             tokio::select! {
-                () = crate::app::signalled() => {}
+                () = signals.next() => {}
                 // Nobody reads what it prints any more.
                 result = &mut printed => return Ok(result??),
             }

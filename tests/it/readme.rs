@@ -4,6 +4,12 @@ use std::io::Read;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::support::machine::beside_others;
+use crate::support::taken::TakenPort;
+
+/// It takes some ten seconds; what it waits for has no limit of its own.
+const TOUR_LIMIT: Duration = Duration::from_secs(180);
+
 /// The shell blocks of the tour.
 fn tour(readme: &str) -> String {
     let mut script = String::from("set -eu\n");
@@ -14,15 +20,13 @@ fn tour(readme: &str) -> String {
     script
 }
 
-/// The ports of the tour, replaced by free ones so that tests can run beside other programs.
-fn free_port() -> u16 {
-    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
-
 #[test]
 fn the_tour_does_what_the_readme_shows() {
     let readme = include_str!("../../README.md");
-    let (api, receiver) = (free_port().to_string(), free_port().to_string());
+    let _machine = beside_others();
+    // Instead of the ports of the tour, so that tests can run beside other programs.
+    let ports = [TakenPort::reserved(), TakenPort::reserved()];
+    let [api, receiver] = [0, 1].map(|n: usize| ports[n].address.port().to_string());
     let script = tour(readme)
         .replace("posthaste serve", &format!("posthaste serve --listen 127.0.0.1:{api}"))
         .replace("posthaste receive", &format!("posthaste receive --listen 127.0.0.1:{receiver}"))
@@ -68,7 +72,7 @@ fn the_tour_does_what_the_readme_shows() {
         let _ = stdout.read_to_string(&mut text);
         let _ = told.send(text);
     });
-    let output = output.recv_timeout(Duration::from_secs(60));
+    let output = output.recv_timeout(TOUR_LIMIT);
     let _ = child.kill();
     let status = child.wait().unwrap();
     let errors = errors.join().unwrap();
@@ -115,6 +119,7 @@ const DEMO_LIMIT: Duration = Duration::from_secs(60);
 
 #[test]
 fn the_demo_shows_the_main_job() {
+    let _machine = beside_others();
     let began = Instant::now();
     let output = Command::new(env!("CARGO_BIN_EXE_posthaste")).arg("demo").output().unwrap();
     let took = began.elapsed();

@@ -163,7 +163,7 @@ async fn a_ping_is_an_attempt_that_counts_nowhere() {
     server.call("PATCH", &path, json!({"url": good.url("/p")})).await.ok(200);
     server.post(&format!("{path}/disable"), json!({})).await.ok(200);
     assert_eq!(server.act(&format!("{path}/ping")).await.ok(200)["outcome"], "delivered", "works on a disabled one");
-    let closed = ClosedPort::take();
+    let closed = TakenPort::closed();
     server.call("PATCH", &path, json!({"url": format!("http://{}/p", closed.address)})).await.ok(200);
     let refused = server.act(&format!("{path}/ping")).await.ok(200);
     assert_eq!((&refused["status"], &refused["error_kind"]), (&Value::Null, &json!("connect")));

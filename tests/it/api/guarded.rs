@@ -66,7 +66,7 @@ async fn c24_c29_a_name_of_an_inner_address_is_refused_without_a_word_about_it()
 #[actix_web::test]
 async fn c29_a_closed_inner_port_is_told_in_fixed_words() {
     let server = server().await;
-    let closed = ClosedPort::take();
+    let closed = TakenPort::closed();
     for attempt in both_ways(&server, &format!("http://{}/h", closed.address)).await {
         assert_eq!((&attempt["error_kind"], &attempt["error"]), (&json!("connect"), &json!("connection refused")));
         assert_eq!(attempt["excerpt"], "", "{attempt}");

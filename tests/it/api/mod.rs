@@ -25,8 +25,9 @@ use posthaste::app::App;
 use posthaste::config::Given;
 use serde_json::{Value, json};
 
-use crate::support::closed::ClosedPort;
+use crate::support::machine::{Place, beside_others};
 use crate::support::raw::RawReceiver;
+use crate::support::taken::TakenPort;
 
 const KEY: &str = "ph_operator_0123456789";
 const ROOT: &str = "/api/v1/webhooks";
@@ -79,6 +80,7 @@ struct Server {
     key: String,
     folder: Option<tempfile::TempDir>,
     given: Given,
+    _machine: Place,
 }
 
 /// What every test starts from: a local port, one worker, receivers on this machine allowed.
@@ -108,9 +110,10 @@ impl Server {
     }
 
     async fn on(folder: tempfile::TempDir, given: Given) -> Server {
+        let machine = beside_others();
         let app = App::start(given.clone().validate().unwrap()).await.unwrap();
         let client = Client::builder().timeout(Duration::from_secs(30)).finish();
-        Server { app, client, key: KEY.into(), folder: Some(folder), given }
+        Server { app, client, key: KEY.into(), folder: Some(folder), given, _machine: machine }
     }
 
     fn database(&self) -> PathBuf {
@@ -121,7 +124,7 @@ impl Server {
     async fn restart(mut self) -> Server {
         let folder = self.folder.take().unwrap();
         let given = self.given.clone();
-        self.app.stop().await;
+        self.app.stop(std::future::pending()).await;
         Server::on(folder, given).await
     }
 
@@ -225,7 +228,7 @@ impl Server {
     }
 
     async fn stop(self) {
-        self.app.stop().await;
+        self.app.stop(std::future::pending()).await;
     }
 }
 

@@ -95,7 +95,7 @@ async fn c91_bytes_that_are_no_text_are_kept() {
 async fn c60_a_neighbour_that_fails_ends_no_fan_out_and_repeats_nothing() {
     let server = Server::start().await;
     let (first, third) = (taking(), taking());
-    let closed = ClosedPort::take();
+    let closed = TakenPort::closed();
     let policy = json!({"schedule": {"ladder": ["0s", "0s"]}});
     for url in [first.url("/1"), format!("http://{}/2", closed.address), third.url("/3")] {
         server.endpoint(&url, json!({"policy": policy})).await;

@@ -13,6 +13,7 @@ use rand::{RngExt, SeedableRng};
 use serde_json::{Value, json};
 
 use crate::support::receiver::{Arrival, Receiver, Reply};
+use crate::support::seed::seed;
 use crate::support::server::{Client, Options, Server, alone, text, wait_for};
 
 const KILLS: usize = 21;
@@ -157,10 +158,7 @@ fn recorded(server: &Server) -> HashMap<(String, String), (u32, bool)> {
 #[test]
 fn s01_twenty_one_kills_lose_nothing_and_repeat_only_what_was_on_the_wire() {
     let _machine = alone();
-    let seed: u64 =
-        std::env::var("POSTHASTE_TEST_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(rand::random);
-    println!("seed {seed} (POSTHASTE_TEST_SEED)");
-    let mut random = StdRng::seed_from_u64(seed);
+    let mut random = StdRng::seed_from_u64(seed());
     let receiver = Receiver::start(reply);
     let mut server = Server::start(Options::default());
     let policy = json!({

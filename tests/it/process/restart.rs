@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::SOON;
 use crate::support::receiver::{Gate, Receiver, Reply};
-use crate::support::server::{Options, Server, beside_others, wait_for};
+use crate::support::server::{Options, Server, beside_others, micros, wait_for};
 
 /// What must not change by a restart.
 fn memory(server: &Server, endpoint: &str, deliveries: &[String]) -> Vec<Value> {
@@ -77,7 +77,7 @@ fn s06_a_drain_records_what_answers_in_time_and_refuses_what_is_new() {
     let status = server.wait_for_exit(SOON);
     let took = began.elapsed();
     assert!(status.success(), "{status}");
-    assert!((4.0..6.5).contains(&took.as_secs_f64()), "one of them hung, so the whole drain timeout: {took:?}");
+    assert!((4.0..20.0).contains(&took.as_secs_f64()), "one of them hung, so the whole drain timeout: {took:?}");
     server.restart();
     let states: Vec<(Value, Value)> = deliveries
         .iter()
@@ -94,7 +94,7 @@ fn s06_a_drain_records_what_answers_in_time_and_refuses_what_is_new() {
 fn s06_a_second_signal_stops_at_once() {
     let _machine = beside_others();
     let receiver = Receiver::start(|_| Reply::Hang);
-    let mut server = Server::start(Options::default());
+    let mut server = Server::start(Options::default().with(&["--drain-timeout", "50s"]));
     server.endpoint(json!({"url": receiver.url("/"), "policy": {"timeout": "60s"}}));
     server.event("e1", "a.b");
     receiver.wait("it is on the wire", SOON, |ledger| ledger.len() == 1);
@@ -103,7 +103,7 @@ fn s06_a_second_signal_stops_at_once() {
     let began = Instant::now();
     server.terminate();
     let status = server.wait_for_exit(SOON);
-    assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
+    assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
     assert!(status.success(), "{status}");
 }
 
@@ -113,7 +113,7 @@ fn a_second_process_on_the_same_file_names_the_lock() {
     let server = Server::start(Options::default());
     let began = Instant::now();
     let second = server.command().stdout(Stdio::piped()).stderr(Stdio::piped()).output().expect("it runs");
-    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(10), "it waits for nobody: {:?}", began.elapsed());
     assert!(!second.status.success());
     let said = String::from_utf8_lossy(&second.stderr);
     assert!(said.contains("posthaste.db.lock") && said.contains("another posthaste process"), "{said}");
@@ -236,5 +236,11 @@ fn s25_engine_time_goes_on_through_downtime_and_a_new_scale() {
     assert_eq!(server.delivery(&delivery)["next_retry_at"], failed["next_retry_at"]);
     let began = Instant::now();
     receiver.wait("the retry comes by the new scale", SOON, |ledger| ledger.len() == 2);
-    assert!(began.elapsed() > Duration::from_millis(500), "not before its time: {:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+    let attempts = wait_for("it is recorded", SOON, || {
+        Some(server.delivery(&delivery)["attempts"].clone())
+            .filter(|attempts| attempts.as_array().is_some_and(|all| all.len() == 2))
+    });
+    let started = micros(&attempts[1]["started_at"]);
+    assert!(started >= micros(&failed["next_retry_at"]), "not before its time: {attempts}");
 }

@@ -6,10 +6,10 @@ use std::net::{SocketAddr, TcpStream};
 use serde_json::{Value, json};
 
 use super::SOON;
-use crate::support::closed::ClosedPort;
 use crate::support::raw::RawReceiver;
 use crate::support::receiver::{Receiver, Tarpit};
 use crate::support::server::{KEY, Options, Server, beside_others, text as text_of, wait_for};
+use crate::support::taken::TakenPort;
 use crate::support::tls::Authority;
 
 /// What nobody may find anywhere: each is a part of something that was said once.
@@ -64,7 +64,7 @@ fn no_secret_is_in_any_log_or_error() {
         "GARBAGE planted-answer",
     ];
     let raw = raw.map(|first| RawReceiver::answering(said(first)));
-    let closed = ClosedPort::take();
+    let closed = TakenPort::closed();
     let dead = closed.address;
     let path = "/planted-path?token=planted-query";
     let mut urls = vec![healthy.url(path), format!("http://{dead}{path}")];

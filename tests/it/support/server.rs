@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{Mutex, OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Mutex, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -14,20 +14,10 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 pub use super::client::{Answer, Client, KEY};
+pub use super::machine::{alone, beside_others};
 
 /// A process that has not said where it listens by then is broken.
 const START_LIMIT: Duration = Duration::from_secs(30);
-
-/// Tests that measure time want the machine for themselves; the others run beside each other.
-static MACHINE: RwLock<()> = RwLock::new(());
-
-pub fn beside_others() -> RwLockReadGuard<'static, ()> {
-    MACHINE.read().unwrap_or_else(|poisoned| poisoned.into_inner())
-}
-
-pub fn alone() -> RwLockWriteGuard<'static, ()> {
-    MACHINE.write().unwrap_or_else(|poisoned| poisoned.into_inner())
-}
 
 /// Looks every few milliseconds until there is an answer; the test fails if there is none in time.
 #[track_caller]
@@ -63,7 +53,7 @@ pub struct Options {
     /// `RUST_LOG`, if it is to be set.
     pub log: Option<&'static str>,
     /// `TZ`, if it is to be set.
-    pub zone: Option<&'static str>,
+    pub zone: Option<String>,
     /// A program and its arguments that start the binary as their only child; empty: nothing between.
     pub starter: Vec<&'static str>,
 }
@@ -146,7 +136,7 @@ impl Server {
         if let Some(log) = self.options.log {
             command.env("RUST_LOG", log);
         }
-        if let Some(zone) = self.options.zone {
+        if let Some(zone) = &self.options.zone {
             command.env("TZ", zone);
         }
         if self.keyed {

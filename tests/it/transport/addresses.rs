@@ -1,6 +1,6 @@
 //! Which addresses are dialled, and in which order.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, TcpListener};
 use std::time::{Duration, Instant};
 
 use posthaste::domain::attempt::{ErrorKind, Finding};
@@ -11,8 +11,8 @@ use posthaste::transport::awc::Options;
 use posthaste::transport::failure;
 
 use super::{StubResolver, answer, failure, local_options, on_actix, request, transport, transport_with};
-use crate::support::closed::ClosedPort;
 use crate::support::raw::RawReceiver;
+use crate::support::taken::TakenPort;
 
 const OK: &str = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
 /// An address of this machine's loopback network that stands in for a public one.
@@ -24,17 +24,27 @@ fn public_only(resolver: std::sync::Arc<StubResolver>) -> Options {
     Options { policy, resolver, ..Options::default() }
 }
 
-#[test]
-fn c24_a_name_is_judged_by_the_address_that_is_dialled_each_time() {
-    on_actix(async {
+/// A receiver on [`PUBLIC`], and a listener on 127.0.0.1 that waits for nobody.
+fn on_the_same_port() -> (RawReceiver, TcpListener) {
+    loop {
         let receiver = RawReceiver::bound_to(PUBLIC.into(), |conversation| {
             conversation.request();
             conversation.write(OK.as_bytes());
         });
-        let port = receiver.address().port();
+        // Somebody may have it.
+        if let Ok(inner) = TcpListener::bind((Ipv4Addr::LOCALHOST, receiver.address().port())) {
+            inner.set_nonblocking(true).expect("non-blocking");
+            return (receiver, inner);
+        }
+    }
+}
+
+#[test]
+fn c24_a_name_is_judged_by_the_address_that_is_dialled_each_time() {
+    on_actix(async {
         // The same port on 127.0.0.1 is what an attacker would like to reach.
-        let inner = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, port)).expect("the same port");
-        inner.set_nonblocking(true).expect("non-blocking");
+        let (receiver, inner) = on_the_same_port();
+        let port = receiver.address().port();
 
         let (public, private): (IpAddr, IpAddr) = (PUBLIC.into(), Ipv4Addr::LOCALHOST.into());
         let alternating = (0..20).map(|turn| Ok(vec![if turn % 2 == 0 { public } else { private }]));
@@ -59,27 +69,15 @@ fn c24_a_name_is_judged_by_the_address_that_is_dialled_each_time() {
     });
 }
 
+/// C27, C29: every spelling, as a literal and behind a name, meets the same judge, which tells nothing.
 #[test]
-fn c26_c27_c29_literals_are_judged_like_names_and_nothing_is_told() {
+fn c26_c27_c29_what_nobody_may_call_is_judged_at_the_dial_however_it_is_spelt() {
     on_actix(async {
-        let inner = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let inner = TcpListener::bind("127.0.0.1:0").expect("a port");
         inner.set_nonblocking(true).expect("non-blocking");
         let port = inner.local_addr().expect("bound").port();
-        let transport = transport_with(Options::default());
-        for host in [
-            "127.0.0.1",
-            "[::1]",
-            "[::ffff:127.0.0.1]",
-            "[::ffff:7f00:1]",
-            "0.0.0.0",
-            "[::]",
-            "10.0.0.1",
-            "169.254.169.254",
-            "[fe80::1]",
-            "localhost",
-            "LOCALHOST",
-        ] {
-            let report = transport.send(request(&format!("http://{host}:{port}/"))).await;
+        let is_refused = async |options: Options, host: &str| {
+            let report = transport_with(options).send(request(&format!("http://{host}:{port}/"))).await;
             let (kind, error) = failure(&report);
             assert_eq!(
                 (kind, report.remote_addr, report.timing.connect),
@@ -87,15 +85,64 @@ fn c26_c27_c29_literals_are_judged_like_names_and_nothing_is_told() {
                 "{host}"
             );
             assert!(!error.contains(|one: char| one.is_ascii_digit()), "{error}");
+        };
+        for host in LITERALS {
+            is_refused(Options::default(), host).await;
         }
-        for record in ["127.0.0.1", "::ffff:127.0.0.1", "::1", "169.254.169.254"] {
-            let transport = transport_with(Options { resolver: StubResolver::fixed(&[record]), ..Options::default() });
-            let report = transport.send(request(&format!("http://r.test:{port}/"))).await;
-            assert_eq!((failure(&report).0, report.remote_addr), (ErrorKind::BlockedAddress, None), "{record}");
+        for record in RECORDS {
+            let named = Options { resolver: StubResolver::fixed(&[record]), ..Options::default() };
+            is_refused(named, "127.0.0.1.nip.test").await;
         }
-        assert!(inner.accept().is_err());
+        assert!(inner.accept().is_err(), "nobody may have dialled 127.0.0.1");
     });
 }
+
+const LITERALS: [&str; 26] = [
+    "127.0.0.1",
+    "[::1]",
+    "[::ffff:127.0.0.1]",
+    "[::ffff:7f00:1]",
+    "0.0.0.0",
+    "[::]",
+    "10.0.0.1",
+    "169.254.169.254",
+    "[fe80::1]",
+    "localhost",
+    "LOCALHOST",
+    "2130706433",
+    "0x7f000001",
+    "0177.0.0.1",
+    "127.1",
+    "0",
+    "017700000001",
+    "\u{2460}\u{2461}\u{2466}.0.0.1",
+    "127.0.0.1.",
+    "localhost.",
+    "[0:0:0:0:0:ffff:a9fe:a9fe]",
+    "[::127.0.0.1]",
+    "[64:ff9b::7f00:1]",
+    "[64:ff9b:1::7f00:1]",
+    "[2002:7f00:1::]",
+    "[::ffff:0:7f00:1]",
+];
+
+const RECORDS: [&str; 15] = [
+    "127.0.0.1",
+    "::ffff:127.0.0.1",
+    "::1",
+    "169.254.169.254",
+    "0.0.0.0",
+    "127.255.255.254",
+    "::",
+    "::127.0.0.1",
+    "64:ff9b::7f00:1",
+    "2002:7f00:1::",
+    "2001:0:101:101:0:0:80ff:fffe",
+    "fe80::1",
+    "fd00::1",
+    "100.64.0.1",
+    "255.255.255.255",
+];
 
 #[test]
 fn c18_a_black_hole_in_front_costs_a_head_start() {
@@ -110,7 +157,8 @@ fn c18_a_black_hole_in_front_costs_a_head_start() {
         let report = transport.send(request(&format!("http://r.test:{port}/"))).await;
         assert_eq!(report.remote_addr, Some(receiver.address()));
         answer(report);
-        assert!((Duration::from_millis(250)..Duration::from_secs(2)).contains(&start.elapsed()));
+        // Waited for, it would cost the ten seconds that a connection may take.
+        assert!((Duration::from_millis(250)..Duration::from_secs(8)).contains(&start.elapsed()));
     });
 }
 
@@ -140,7 +188,7 @@ const TIMED_OUT: &str = "no connection within the timeout; nothing was sent";
 #[test]
 fn c18_black_holes_only_are_given_up_after_ten_seconds_or_with_the_timeout() {
     on_actix(async {
-        let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let free = TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = free.local_addr().expect("bound").port();
         let holes = [BlackHole::new([127, 8, 8, 10], port), BlackHole::new([127, 8, 8, 11], port)];
         let [first, second] = [&holes[0].ip, &holes[1].ip].map(IpAddr::to_string);
@@ -159,7 +207,7 @@ fn c18_black_holes_only_are_given_up_after_ten_seconds_or_with_the_timeout() {
     });
 }
 
-/// Of many addresses the first eight are tried, families in turn; what is refused costs nothing.
+/// Of many addresses the first eight are tried, families in turn; what is refused costs no head start.
 #[test]
 fn c18_many_addresses() {
     on_actix(async {
@@ -178,7 +226,8 @@ fn c18_many_addresses() {
                 true => assert_eq!(report.remote_addr, Some(receiver.address())),
                 false => assert_eq!(failure(&report), (ErrorKind::Connect, "connection refused"), "{before}"),
             }
-            assert!(start.elapsed() < Duration::from_millis(700), "{before}: {:?}", start.elapsed());
+            // Seven head starts would take longer.
+            assert!(start.elapsed() < Duration::from_millis(1_700), "{before}: {:?}", start.elapsed());
         }
         // Addresses that may not be called do not count.
         let mut mixed: Vec<String> = (1..=20).map(|last| format!("10.7.7.{last}")).collect();
@@ -238,72 +287,25 @@ fn c30_the_list_is_matched_with_the_dialled_address() {
     });
 }
 
-/// C27 once more at the dial: every spelling, as a literal and behind a name, meets the same judge.
-#[test]
-fn c26_c27_every_spelling_is_judged_at_the_dial() {
-    on_actix(async {
-        let inner = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-        inner.set_nonblocking(true).expect("non-blocking");
-        let port = inner.local_addr().expect("bound").port();
-        let transport = transport_with(Options::default());
-        for host in [
-            "2130706433",
-            "0x7f000001",
-            "0177.0.0.1",
-            "127.1",
-            "0",
-            "017700000001",
-            "\u{2460}\u{2461}\u{2466}.0.0.1",
-            "127.0.0.1.",
-            "localhost.",
-            "[0:0:0:0:0:ffff:a9fe:a9fe]",
-            "[::127.0.0.1]",
-            "[64:ff9b::7f00:1]",
-            "[64:ff9b:1::7f00:1]",
-            "[2002:7f00:1::]",
-            "[::ffff:0:7f00:1]",
-        ] {
-            let report = transport.send(request(&format!("http://{host}:{port}/"))).await;
-            assert_eq!((failure(&report).0, report.remote_addr), (ErrorKind::BlockedAddress, None), "{host}");
-        }
-        for record in [
-            "0.0.0.0",
-            "127.255.255.254",
-            "::",
-            "::127.0.0.1",
-            "64:ff9b::7f00:1",
-            "2002:7f00:1::",
-            "2001:0:101:101:0:0:80ff:fffe",
-            "fe80::1",
-            "fd00::1",
-            "100.64.0.1",
-            "255.255.255.255",
-        ] {
-            let transport = transport_with(Options { resolver: StubResolver::fixed(&[record]), ..Options::default() });
-            let report = transport.send(request(&format!("http://127.0.0.1.nip.test:{port}/"))).await;
-            assert_eq!((failure(&report).0, report.remote_addr), (ErrorKind::BlockedAddress, None), "{record}");
-        }
-        assert!(inner.accept().is_err(), "nobody may have dialled 127.0.0.1");
-    });
-}
-
 #[test]
 fn c18_a_refusal_in_front_costs_nothing() {
     on_actix(async {
         let receiver = RawReceiver::answering(OK);
         let port = receiver.address().port();
-        let resolver = StubResolver::fixed(&["::1", "127.7.7.7", "127.0.0.1"]);
+        let dead = (1..=6).map(|last| format!("127.7.7.{last}"));
+        let addresses: Vec<String> = ["::1".to_owned()].into_iter().chain(dead).chain(["127.0.0.1".into()]).collect();
+        let resolver = StubResolver::fixed(&addresses.iter().map(String::as_str).collect::<Vec<_>>());
         let transport = transport_with(Options { resolver, ..local_options() });
         let start = Instant::now();
         answer(transport.send(request(&format!("http://r.test:{port}/"))).await);
-        assert!(start.elapsed() < Duration::from_millis(250));
+        assert!(start.elapsed() < Duration::from_millis(1_700), "seven head starts would take longer");
     });
 }
 
 #[test]
 fn a_refused_port_is_a_connect_failure() {
     on_actix(async {
-        let closed = ClosedPort::take();
+        let closed = TakenPort::closed();
         let address = closed.address;
         let report = transport().send(request(&format!("http://{address}/"))).await;
         assert_eq!(failure(&report), (ErrorKind::Connect, "connection refused"));

@@ -136,7 +136,8 @@ fn at_most_1000_connections_of_all_endpoints_wait_and_each_that_ends_gives_its_p
         let elsewhere = std::thread::spawn({
             let factory = factory.clone();
             move || {
-                on_actix(async {
+                // This test has its place on the machine.
+                actix_rt::System::new().block_on(async {
                     let receiver = Receiver::start(EACH).await;
                     let transport = [factory.open()];
                     (wave(&transport, &receiver).await, wave(&transport, &receiver).await)

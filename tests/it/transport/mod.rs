@@ -26,8 +26,11 @@ use posthaste::transport::failure::Failure;
 use posthaste::transport::resolve::Resolve;
 use posthaste::transport::{Request, Transport, TransportFactory};
 
+use crate::support::machine::beside_others;
+
 /// Runs a test as the engine runs: on an actix system.
 pub fn on_actix<T>(test: impl Future<Output = T>) -> T {
+    let _machine = beside_others();
     actix_rt::System::new().block_on(test)
 }
 

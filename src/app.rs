@@ -114,6 +114,7 @@ impl App {
             window: config::WINDOW,
             read_bodies: config::READ_BODIES_BYTES,
             arbiters: config.workers * config::ARBITERS_PER_WORKER,
+            floors: config.workers.div_ceil(config::WORKERS_PER_FLOOR),
             header_prefix: config.header_prefix.clone(),
         };
         let queue: Arc<dyn Queue> = Arc::new(store.clone());

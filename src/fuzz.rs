@@ -3,7 +3,9 @@
 //! (`POSTHASTE_FUZZ=1000000` for more); `fuzz/` searches with libFuzzer for as long as one likes (docs/testing.md).
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::str::from_utf8;
+use std::sync::OnceLock;
 
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -21,7 +23,7 @@ use crate::domain::secret::SigningSecret;
 use crate::domain::signature::{verify_standard, verify_timestamped};
 use crate::domain::simulate_request::SimulateRequest;
 use crate::domain::subscription::Pattern;
-use crate::domain::target::{AddressPolicy, TargetUrl};
+use crate::domain::target::{AddressPolicy, Host, TargetUrl};
 use crate::domain::time::{Span, Timestamp};
 use crate::domain::{headers, retry_after};
 use crate::store::DEFAULT_TENANT;
@@ -43,6 +45,18 @@ pub const TARGETS: [(&str, Target); 10] = [
     ("url", url),
     ("small_text", small_text),
 ];
+
+/// The target that `POSTHASTE_FUZZ_TARGET` names, for `fuzz/`.
+pub fn chosen(bytes: &[u8]) {
+    static CHOSEN: OnceLock<Target> = OnceLock::new();
+    CHOSEN.get_or_init(|| named(&std::env::var("POSTHASTE_FUZZ_TARGET").unwrap_or_default()).expect("one of TARGETS"))(
+        bytes,
+    )
+}
+
+fn named(wanted: &str) -> Option<Target> {
+    TARGETS.into_iter().find(|(name, _)| *name == wanted).map(|(_, target)| target)
+}
 
 fn clock() -> Clock {
     Clock::simulated(Timestamp::from_micros(1_788_445_441_000_000), 7, 1.0)
@@ -144,16 +158,48 @@ pub fn excerpt(bytes: &[u8]) {
     assert!(!printed.chars().any(char::is_control), "{printed:?}");
 }
 
-/// A URL that is accepted is kept as written, has one host for every reader, and is judged without a panic.
+/// A URL that is accepted is kept as written and has one host for every reader; whoever is called by it, it is nobody inside.
 pub fn url(bytes: &[u8]) {
     let Ok(text) = from_utf8(bytes) else { return };
     let _ = AddressPolicy::parse_entry(text);
     let Ok(target) = TargetUrl::parse(text, false) else { return };
     assert_eq!(target.as_str(), text);
-    let _ = AddressPolicy::default().judge_literal(&target);
     let other = url::Url::parse(text).expect("others read it too");
     assert_eq!(target.port(), other.port_or_known_default().expect("a port"));
+    let judged = AddressPolicy::default().judge_literal(&target);
+    let ip = match (target.host(), other.host().expect("a host")) {
+        (Host::Name(name), url::Host::Domain(theirs)) => return assert_eq!(name, theirs),
+        (Host::Ip(ip), url::Host::Ipv4(theirs)) => (*ip, IpAddr::from(theirs)),
+        (Host::Ip(ip), url::Host::Ipv6(theirs)) => (*ip, IpAddr::from(theirs)),
+        (host, theirs) => panic!("{host:?} and {theirs:?}"),
+    };
+    assert_eq!(ip.0, ip.1);
+    assert!(!is_inside(ip.0) || !judged.is_allowed(), "{} may be called", ip.0);
     assert!(target.request_target().starts_with('/') && !target.request_target().contains(['\r', '\n', ' ']));
+}
+
+/// Whether the standard library knows an address as one that is not on the internet; also one that lies in an IPv6 address.
+fn is_inside(ip: IpAddr) -> bool {
+    match ip {
+        IpAddr::V4(ip) => {
+            ip.is_loopback()
+                || ip.is_private()
+                || ip.is_link_local()
+                || ip.is_unspecified()
+                || ip.is_broadcast()
+                || ip.is_multicast()
+                || ip.is_documentation()
+        }
+        IpAddr::V6(ip) => {
+            let within = ip.to_ipv4().is_some_and(|inner| is_inside(inner.into()));
+            within
+                || ip.is_loopback()
+                || ip.is_unspecified()
+                || ip.is_multicast()
+                || ip.is_unique_local()
+                || ip.is_unicast_link_local()
+        }
+    }
 }
 
 /// Texts with a grammar of their own.
@@ -173,105 +219,4 @@ pub fn small_text(bytes: &[u8]) {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::fs;
-    use std::path::Path;
-
-    use proptest::prelude::*;
-    use proptest::strategy::ValueTree;
-    use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
-
-    use super::*;
-
-    /// Mutations of each corpus, unless `POSTHASTE_FUZZ` says how many.
-    const BUDGET: usize = 20_000;
-
-    /// A change of some bytes.
-    #[derive(Clone, Debug)]
-    enum Change {
-        Set(u8),
-        Insert(Vec<u8>),
-        Remove(usize),
-        Repeat(usize, usize),
-        /// Goes on as another member of the corpus does.
-        Splice(prop::sample::Index),
-    }
-
-    fn changes() -> impl Strategy<Value = Vec<(prop::sample::Index, Change)>> {
-        let telling = prop::sample::select(vec![
-            b"\"".to_vec(),
-            b"\\".to_vec(),
-            b"{".to_vec(),
-            b"[".to_vec(),
-            b"\0".to_vec(),
-            b"\r\n".to_vec(),
-            b":".to_vec(),
-            b",".to_vec(),
-            b"99999999999999999999".to_vec(),
-            b"-1".to_vec(),
-            b"1e400".to_vec(),
-            b"\xff".to_vec(),
-            "\u{202e}".into(),
-            "é".into(),
-            b"null".to_vec(),
-            b"%00".to_vec(),
-            b"\\ud800".to_vec(),
-        ]);
-        let change = prop_oneof![
-            3 => any::<u8>().prop_map(Change::Set),
-            3 => telling.prop_map(Change::Insert),
-            1 => proptest::collection::vec(any::<u8>(), 1..20).prop_map(Change::Insert),
-            2 => (1usize..30).prop_map(Change::Remove),
-            1 => (1usize..40, 2usize..60).prop_map(|(length, times)| Change::Repeat(length, times)),
-            1 => any::<prop::sample::Index>().prop_map(Change::Splice),
-        ];
-        proptest::collection::vec((any::<prop::sample::Index>(), change), 0..6)
-    }
-
-    fn changed(corpus: &[Vec<u8>], first: &[u8], changes: &[(prop::sample::Index, Change)]) -> Vec<u8> {
-        let mut bytes = first.to_vec();
-        for (index, change) in changes {
-            let at = index.index(bytes.len() + 1);
-            match change {
-                Change::Set(byte) => bytes.iter_mut().skip(at).take(1).for_each(|old| *old = *byte),
-                Change::Insert(new) => drop(bytes.splice(at..at, new.iter().copied())),
-                Change::Remove(length) => drop(bytes.drain(at..(at + length).min(bytes.len()))),
-                Change::Repeat(length, times) => {
-                    let part = bytes[at..(at + length).min(bytes.len())].repeat(*times);
-                    bytes.splice(at..at, part);
-                }
-                Change::Splice(other) => {
-                    let other = &corpus[other.index(corpus.len())];
-                    bytes.truncate(at);
-                    bytes.extend(&other[at.min(other.len())..]);
-                }
-            }
-        }
-        bytes
-    }
-
-    #[test]
-    fn every_target_holds_over_its_corpus_and_mutations_of_it() {
-        let budget = std::env::var("POSTHASTE_FUZZ").ok().and_then(|text| text.parse().ok()).unwrap_or(BUDGET);
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus");
-        for (name, target) in TARGETS {
-            let files = fs::read_dir(folder.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
-            let corpus: Vec<Vec<u8>> = files.map(|file| fs::read(file.unwrap().path()).unwrap()).collect();
-            assert!(corpus.len() >= 2, "{name} has hardly a corpus");
-            // The same mutations every time, others for each number of them.
-            let mut seed = [0; 32];
-            seed[..8].copy_from_slice(&(budget as u64).to_le_bytes());
-            let mut runner =
-                TestRunner::new_with_rng(Config::default(), TestRng::from_seed(RngAlgorithm::ChaCha, &seed));
-            let changes = changes();
-            corpus.iter().for_each(|bytes| target(bytes));
-            for number in 0..budget {
-                let changes = changes.new_tree(&mut runner).unwrap().current();
-                let bytes = changed(&corpus, &corpus[number % corpus.len()], &changes);
-                let held = std::panic::catch_unwind(|| target(&bytes));
-                // To be kept in the corpus.
-                assert!(held.is_ok(), "{name}: {}", bytes.escape_ascii());
-            }
-        }
-    }
-}
+mod tests;

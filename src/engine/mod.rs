@@ -40,9 +40,6 @@ use messages::{PassOn, Passed};
 use reading::Reading;
 use supervisor::Supervisor;
 
-/// Of so many arbiters one works up the ends of slow attempts, if there are many: on half of the processors then.
-const ARBITERS_PER_FLOOR: usize = 8;
-
 /// How the engine is run; each value's reason is in `config.rs`.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -56,6 +53,8 @@ pub struct Settings {
     pub read_bodies: usize,
     /// Arbiters that endpoint actors live on; with 0 they live with the supervisor (tests on virtual time).
     pub arbiters: usize,
+    /// How many of them may work up the ends of slow attempts at once; with 0 all may.
+    pub floors: usize,
     /// The header prefix of endpoints that have none of their own.
     pub header_prefix: HeaderPrefix,
 }
@@ -135,7 +134,7 @@ impl Engine {
             queue,
             transports,
             gate: Gate::new(settings.max_attempts),
-            floor: Floor::new(settings.arbiters / ARBITERS_PER_FLOOR),
+            floor: Floor::new(settings.floors),
             reading: Reading::new(settings.read_bodies),
             egress: Mutex::default(),
             header_prefix: settings.header_prefix.clone(),

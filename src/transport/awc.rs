@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use awc::http::{Uri, header};
+use awc::http::header;
 use awc::{Client, ClientBuilder};
 use futures_util::future::LocalBoxFuture;
 use rustls::pki_types::CertificateDer;
@@ -33,6 +33,9 @@ const POOL_LIMIT: usize = 1024;
 const CONNECTION_LIFETIME: Duration = Duration::from_secs(75);
 /// awc insists on a limit of its own for connecting; ours are shorter.
 const NEVER: Duration = Duration::from_secs(24 * 3600);
+
+/// What awc is given for a URI. It is only the key of the pool and is never looked up.
+const ANYWHERE: &str = "http://endpoint/";
 
 /// How attempts go out of this installation.
 pub struct Options {
@@ -78,32 +81,31 @@ impl AwcFactory {
 
 impl TransportFactory for AwcFactory {
     fn open(&self) -> Box<dyn Transport> {
-        Box::new(AwcTransport::new(Arc::clone(&self.0)))
+        Box::new(AwcTransport { around: Arc::clone(&self.0), route: RefCell::default() })
     }
 }
 
 /// One endpoint's way out. Lives on one thread, inside an actix system (it spawns local tasks).
 pub struct AwcTransport {
-    client: Client,
+    around: Arc<Surroundings>,
+    /// To where the last request went; nothing before there is one, since most endpoints of most installations are idle.
     route: RefCell<Option<Route>>,
 }
 
-/// The endpoint's URL as parsed when it was last new.
+/// The endpoint's URL as parsed when it was last new, and the connections that were made for it: those to different hosts,
+/// plain ones and TLS must not be mistaken for each other, so an edit of the URL leaves the old pool to itself.
 #[derive(Clone)]
 struct Route {
     url: Arc<str>,
     target: Arc<TargetUrl>,
-    /// How many routes the endpoint had before.
-    number: u64,
-    /// What awc is given for a URI. It is only the key of the pool, where plain and TLS connections and those to
-    /// different hosts must not be mistaken for each other; an edit of the endpoint makes a new one.
-    key: Uri,
+    client: Client,
 }
 
-impl AwcTransport {
-    fn new(around: Arc<Surroundings>) -> Self {
+impl Route {
+    fn new(url: &Arc<str>, around: &Arc<Surroundings>) -> Option<Route> {
+        let target = TargetUrl::parse(url, false).ok()?;
         let connector = awc::Connector::new()
-            .connector(Connector::new(around))
+            .connector(Connector::new(Arc::clone(around)))
             .timeout(NEVER)
             .limit(POOL_LIMIT)
             .conn_keep_alive(IDLE_LIMIT)
@@ -114,40 +116,37 @@ impl AwcTransport {
             .disable_redirects()
             .no_default_headers()
             .finish();
-        AwcTransport { client, route: RefCell::default() }
+        Some(Route { url: Arc::clone(url), target: Arc::new(target), client })
     }
+}
 
-    /// The target of `url`; parsed once per URL, not once per attempt.
+impl AwcTransport {
+    /// The way to `url`; made once per URL, not once per attempt.
     fn route(&self, url: &Arc<str>) -> Option<Route> {
         let mut last = self.route.borrow_mut();
         if let Some(route) = last.as_ref().filter(|route| route.url == *url) {
             return Some(route.clone());
         }
-        let target = TargetUrl::parse(url, false).ok()?;
-        let number = last.as_ref().map_or(0, |route| route.number + 1);
-        // Any host name will do; it is never looked up.
-        let key = Uri::try_from(format!("http://route-{number}/")).ok()?;
-        Some(last.insert(Route { url: Arc::clone(url), target: Arc::new(target), number, key }).clone())
+        Some(last.insert(Route::new(url, &self.around)?).clone())
     }
 }
 
 impl Transport for AwcTransport {
     fn send(&self, request: Request) -> LocalBoxFuture<'static, Report> {
-        let client = self.client.clone();
         let route = self.route(&request.url);
         Box::pin(async move {
             let prepared = route.and_then(|route| {
                 let exchange = Exchange::new(route.target, &request)?;
-                Some((route.key, Rc::new(exchange)))
+                Some((route.client, Rc::new(exchange)))
             });
-            let Some((key, exchange)) = prepared else {
+            let Some((client, exchange)) = prepared else {
                 return report(failure::UNUSABLE_REQUEST.into(), Timing::default(), None, Span::ZERO);
             };
             let limit = request.timeout.to_std();
-            let mut outcome = attempt(&client, &key, &exchange, limit).await;
+            let mut outcome = attempt(&client, &exchange, limit).await;
             if outcome.is_err() && exchange.found_a_dead_connection() {
                 exchange.start_over();
-                outcome = attempt(&client, &key, &exchange, limit).await;
+                outcome = attempt(&client, &exchange, limit).await;
             }
             let trace = exchange.trace.borrow();
             let took = exchange.charged.at(trace.answered_at.unwrap_or_else(now));
@@ -162,9 +161,9 @@ fn report(finding: Finding, timing: Timing, remote_addr: Option<SocketAddr>, too
 }
 
 /// Makes the request once, within what is left of `limit`.
-async fn attempt(client: &Client, key: &Uri, exchange: &Rc<Exchange>, limit: Duration) -> Result<Answer, Failure> {
+async fn attempt(client: &Client, exchange: &Rc<Exchange>, limit: Duration) -> Result<Answer, Failure> {
     // Boxed by awc already; what is pinned here is small.
-    let mut answer = pin!(CURRENT.scope(Rc::clone(exchange), ask(client, key)));
+    let mut answer = pin!(CURRENT.scope(Rc::clone(exchange), ask(client)));
     let outcome = match exchange.charged.limit(limit, &mut answer).await {
         Some(outcome) => outcome,
         // The head was in time; what is left of the body has a limit of its own, which the stream keeps.
@@ -186,8 +185,8 @@ async fn attempt(client: &Client, key: &Uri, exchange: &Rc<Exchange>, limit: Dur
 }
 
 /// Lets awc find a connection and take the answer from it. The request itself is in the exchange.
-async fn ask(client: &Client, key: &Uri) -> Result<Answer, Box<dyn std::error::Error>> {
-    let mut response = client.post(key).no_decompress().send().await?;
+async fn ask(client: &Client) -> Result<Answer, Box<dyn std::error::Error>> {
+    let mut response = client.post(ANYWHERE).no_decompress().send().await?;
     let retry_after = response.headers().get(header::RETRY_AFTER).and_then(|value| value.to_str().ok());
     let retry_after = retry_after.map(str::to_owned);
     let body = response.body().limit(EXCERPT_BYTES).await?;

@@ -1,6 +1,7 @@
 //! How an attempt reaches its receiver. The engine knows only the traits here; [`awc`] is the real thing, and the
 //! simulation puts scripted receivers behind the same traits.
 
+mod answers;
 pub mod awc;
 mod chunked;
 mod connect;

@@ -1,10 +1,11 @@
 //! From a host name to addresses. Never by `getaddrinfo`, which blocks a thread of a pool that others need (C19):
 //! hickory asks the system's name servers itself, and [`Lookups`] puts a deadline and a cap on that.
 
+use std::borrow::Cow;
 use std::cell::Cell;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
 use hickory_resolver::config::{ConnectionConfig, LookupIpStrategy, NameServerConfig, ResolveHosts, ResolverConfig};
@@ -14,7 +15,9 @@ use hickory_resolver::{ResolverBuilder, TokioResolver};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
+use super::answers::{Answers, first_of_each};
 use super::failure::{self, Failure};
+use super::now;
 
 /// How long a lookup may take.
 pub const DNS_LIMIT: Duration = Duration::from_secs(5);
@@ -28,8 +31,10 @@ pub const PLACE_LIMIT: Duration = Duration::from_secs(1);
 /// One question to a name server may take this long; it is asked twice. Twice this is below [`DNS_LIMIT`], so that a
 /// server that swallows AAAA questions does not cost us the A answer it gave.
 const QUESTION_LIMIT: Duration = Duration::from_secs(2);
-/// Answers kept by the resolver, each until its TTL ends.
-const CACHED_ANSWERS: u64 = 10_000;
+
+/// That a name has no addresses is believed no longer than this, whatever its zone says: people who have just made the
+/// record do not wait for hours (RFC 2308 §5 leaves the longest to whoever asks).
+const LONGEST_NONE: Duration = Duration::from_secs(60);
 
 /// Finds the addresses of a host name, in the order of preference. What comes back is *not* trusted: every address is
 /// judged before it is dialled (C24).
@@ -101,6 +106,7 @@ impl Drop for Memory<'_> {
 #[derive(Default)]
 pub struct SystemResolver {
     hickory: OnceLock<TokioResolver>,
+    answers: Answers,
     /// Asked instead of the servers in `/etc/resolv.conf`.
     server: Option<SocketAddr>,
 }
@@ -131,7 +137,8 @@ impl SystemResolver {
             options.use_hosts_file = ResolveHosts::Always;
             options.timeout = QUESTION_LIMIT;
             options.attempts = 1;
-            options.cache_size = CACHED_ANSWERS;
+            // We keep the answers ourselves: see `answers.rs`.
+            options.cache_size = 0;
             options.max_active_requests = MAX_LOOKUPS;
             builder.build()
         });
@@ -144,8 +151,23 @@ impl SystemResolver {
         // A name with a dot is complete: the search list of resolv.conf would only turn `hooks.example.com` into some
         // inner host's name, and a failure into several questions.
         let complete = name.contains('.') && !name.ends_with('.');
-        let answer = if complete { hickory.lookup_ip(format!("{name}.")).await } else { hickory.lookup_ip(name).await };
-        let addresses: Vec<IpAddr> = answer.map_err(|error| classify(&error))?.iter().collect();
+        let name = if complete { Cow::from(format!("{name}.")) } else { Cow::from(name) };
+        let now = now().into_std();
+        let said = match self.answers.get(&name, now) {
+            Some(said) => said,
+            None => {
+                let answer = hickory.lookup_ip(&*name).await;
+                let (said, until) = match &answer {
+                    Ok(found) => (Ok(first_of_each(found.iter())), Some(found.valid_until())),
+                    Err(error) => (Err(classify(error)), none_until(error, now)),
+                };
+                if let Some(until) = until {
+                    self.answers.keep(&name, said.clone(), until);
+                }
+                said
+            }
+        };
+        let addresses = said?.to_vec();
         if addresses.is_empty() { Err(failure::DNS_NO_ADDRESS) } else { Ok(addresses) }
     }
 }
@@ -153,6 +175,16 @@ impl SystemResolver {
 impl Resolve for SystemResolver {
     fn resolve<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Vec<IpAddr>, Failure>> {
         Box::pin(self.lookup(name))
+    }
+}
+
+/// Until when a name has no addresses, if its server said so (RFC 2308 §5).
+fn none_until(error: &NetError, now: Instant) -> Option<Instant> {
+    match error {
+        NetError::Dns(DnsError::NoRecordsFound(none)) => {
+            none.negative_ttl.map(|ttl| now + Duration::from_secs(ttl.into()).min(LONGEST_NONE))
+        }
+        _ => None,
     }
 }
 

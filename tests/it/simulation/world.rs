@@ -54,6 +54,7 @@ impl World {
                 window: 512,
                 read_bodies: 1 << 30,
                 arbiters: 0,
+                floors: 0,
                 header_prefix: HeaderPrefix::default(),
             },
             plan: Plan::default(),

@@ -8,6 +8,7 @@ use super::evidence::Evidence;
 use super::ledger::Deed;
 use super::places::{DOOMED, STEADY};
 use super::receivers::{Arrival, Told};
+use super::wire::cut_off;
 
 type Falsify = fn(&mut Evidence);
 
@@ -22,10 +23,7 @@ const FALSIFIED: [(&str, &str, Falsify); 14] = [
         evidence.accepted.remove(&event);
     }),
     ("S1: ", "a success is sent again", |evidence| {
-        let mut again = steady(evidence);
-        again.at += Duration::from_millis(700);
-        again.wall += 700_000;
-        again.end = Some(again.at);
+        let again = again(&steady(evidence));
         evidence.arrivals.push(again);
     }),
     ("S1: attempt", "what had ended before a death is sent after it", |evidence| {
@@ -101,21 +99,20 @@ fn lasting(one: &Arrival) -> bool {
     one.receiver != DOOMED
 }
 
-/// The only request of a delivery to the steady one, which succeeded.
+/// The only request of a delivery to the steady one, which succeeded, and not so near to the end of its life that it may be
+/// made again.
 fn steady(evidence: &Evidence) -> Arrival {
-    let attempted = |one: &&Arrival| evidence.attempts.get(&one.delivery).is_some_and(|attempts| attempts.len() == 1);
-    let calm = |one: &&Arrival| one.receiver == STEADY && one.told == Told::Status(200) && attempted(one);
-    // Not at a life's end, when more is allowed.
-    let far = |one: &&Arrival| {
-        let near = |at| one.at + Duration::from_secs(4) > at && one.at < at;
-        !evidence.deaths.iter().any(|death| near(death.at))
-            && !evidence
-                .troubles
-                .iter()
-                .chain(&evidence.stops)
-                .any(|(from, to)| one.at + Duration::from_secs(8) > *from && one.at < *to + Duration::from_secs(1))
+    let once = |one: &Arrival| evidence.attempts.get(&one.delivery).is_some_and(|attempts| attempts.len() == 1);
+    let calm = |one: &&Arrival| {
+        one.receiver == STEADY && one.told == Told::Status(200) && once(one) && !cut_off(evidence, &again(one))
     };
-    evidence.arrivals.iter().filter(calm).find(far).expect("a calm moment").clone()
+    evidence.arrivals.iter().find(calm).expect("a calm moment").clone()
+}
+
+/// The same request once more, a little later.
+fn again(one: &Arrival) -> Arrival {
+    let at = one.at + Duration::from_millis(700);
+    Arrival { at, wall: one.wall + 700_000, end: Some(at), ..one.clone() }
 }
 
 /// What the judge should have seen and did not.

@@ -144,7 +144,7 @@ fn replaced(one: &Arrival, arrivals: &[&Arrival]) -> bool {
 }
 
 /// Its life ended before its result could be committed.
-fn cut_off(evidence: &Evidence, one: &Arrival) -> bool {
+pub fn cut_off(evidence: &Evidence, one: &Arrival) -> bool {
     let Some(death) = evidence.deaths.get(one.life) else { return false };
     let mut since = death.safe;
     for (from, to) in evidence.troubles.iter().chain(&evidence.stops).rev() {

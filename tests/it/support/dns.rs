@@ -7,8 +7,8 @@ use std::thread;
 /// What a question is answered with.
 #[derive(Clone, Debug)]
 pub enum Said {
-    /// These addresses, of the kind that was asked for; valid for no time at all.
-    Addresses(Vec<IpAddr>),
+    /// These addresses, of the kind that was asked for, valid for so many seconds.
+    Addresses(Vec<IpAddr>, u8),
     /// A response code: 2 SERVFAIL, 3 NXDOMAIN, 5 REFUSED.
     Code(u8),
     Nothing,
@@ -64,11 +64,11 @@ fn parse(packet: &[u8]) -> (String, u16, usize) {
 }
 
 fn answer(question: &[u8], end: usize, kind: u16, said: Said) -> Option<Vec<u8>> {
-    let (code, addresses) = match said {
+    let (code, addresses, ttl) = match said {
         Said::Nothing => return None,
         Said::Garbage => return Some(question[..2].iter().copied().chain([0xFF; 40]).collect()),
-        Said::Code(code) => (code, Vec::new()),
-        Said::Addresses(addresses) => (0, addresses),
+        Said::Code(code) => (code, Vec::new(), 0),
+        Said::Addresses(addresses, ttl) => (0, addresses, ttl),
     };
     let records: Vec<IpAddr> = addresses.into_iter().filter(|ip| ip.is_ipv4() == (kind == A)).collect();
     let mut packet = question[..2].to_vec();
@@ -80,8 +80,8 @@ fn answer(question: &[u8], end: usize, kind: u16, said: Said) -> Option<Vec<u8>>
             IpAddr::V4(ip) => ip.octets().to_vec(),
             IpAddr::V6(ip) => ip.octets().to_vec(),
         };
-        // The name stands at 12; class IN; valid for no time.
-        packet.extend([0xC0, 12, 0, u8::try_from(kind).expect("small"), 0, 1, 0, 0, 0, 0, 0]);
+        // The name stands at 12; class IN.
+        packet.extend([0xC0, 12, 0, u8::try_from(kind).expect("small"), 0, 1, 0, 0, 0, ttl, 0]);
         packet.push(u8::try_from(data.len()).expect("short"));
         packet.extend(data);
     }

@@ -1,6 +1,6 @@
 //! Names, looked up by the resolver that is used in earnest, from a name server that answers as it is told.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -15,12 +15,16 @@ use crate::support::raw::RawReceiver;
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
+/// Each attempt dials anew.
+const CLOSING: &str = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok";
+
 fn asking(server: std::net::SocketAddr) -> Options {
     Options { resolver: Arc::new(SystemResolver::asking(server)), ..local_options() }
 }
 
+/// These addresses, valid for no time at all.
 fn addresses(of: &[&str]) -> Said {
-    Said::Addresses(of.iter().map(|ip| ip.parse::<IpAddr>().expect("an address")).collect())
+    Said::Addresses(of.iter().map(|ip| ip.parse::<IpAddr>().expect("an address")).collect(), 0)
 }
 
 /// That a name gives no address is its owner's fault (S5). Of a name server that says nothing we cannot know whose it is:
@@ -69,7 +73,7 @@ fn s05_c19_what_name_servers_say_is_sorted() {
 #[test]
 fn c24_a_name_server_that_changes_its_mind_reaches_nobody_new() {
     on_actix(async {
-        let receiver = RawReceiver::answering(OK.replace("\r\n\r\n", "\r\nConnection: close\r\n\r\n"));
+        let receiver = RawReceiver::answering(CLOSING);
         let port = receiver.address().port();
         let looks = Arc::new(AtomicUsize::new(0));
         let server = NameServer::start(move |name, kind| match (name, kind) {
@@ -87,5 +91,35 @@ fn c24_a_name_server_that_changes_its_mind_reaches_nobody_new() {
         let second = transport.send(request(&url("rebinding"))).await;
         assert_eq!(second.finding, Finding::from(failure::BLOCKED));
         assert_eq!(second.remote_addr, None, "it was not dialled");
+    });
+}
+
+/// C19: who asks for each attempt makes its name server slow, and its receiver's answers late.
+#[test]
+fn c19_an_answer_is_asked_for_once_while_it_holds_and_the_first_addresses_are_looked_at() {
+    on_actix(async {
+        let receiver = RawReceiver::answering(CLOSING);
+        let server = NameServer::start(|name, kind| match (name, kind) {
+            ("kept.test", A) => Said::Addresses(vec![Ipv4Addr::LOCALHOST.into()], 200),
+            // Of these none may be called but the last; it comes too late.
+            ("long.test", A) => {
+                let refused = (0..50).map(|last| IpAddr::from([10, 0, 0, last]));
+                Said::Addresses(refused.chain([Ipv4Addr::LOCALHOST.into()]).collect(), 200)
+            }
+            (_, A) => addresses(&["127.0.0.1"]),
+            _ => addresses(&[]),
+        });
+        let transport = transport_with(asking(server.address));
+        for name in ["kept", "kept", "kept", "passing", "passing", "long", "long"] {
+            let url = format!("http://{name}.test:{}/", receiver.address().port());
+            let report = transport.send(request(&url)).await;
+            match name {
+                "long" => assert_eq!(report.finding, Finding::from(failure::BLOCKED)),
+                _ => assert_eq!(answer(report).status, 200, "{name}"),
+            }
+        }
+        let asked = server.asked();
+        let times = |name: &str| asked.iter().filter(|(asked, kind)| asked == name && *kind == A).count();
+        assert_eq!((times("kept.test"), times("passing.test"), times("long.test")), (1, 2, 1), "{asked:?}");
     });
 }

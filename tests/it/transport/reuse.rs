@@ -1,14 +1,18 @@
 //! When a connection carries another request, and when not.
 
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::future::join_all;
+use posthaste::domain::attempt::ErrorKind;
+use posthaste::domain::time::Span;
 use posthaste::transport::Request;
 use posthaste::transport::TransportFactory;
 use posthaste::transport::awc::AwcFactory;
 
-use super::{answer, local_options, on_actix, request, transport};
+use super::{answer, failure, local_options, on_actix, request, transport};
 use crate::support::raw::RawReceiver;
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
@@ -183,5 +187,35 @@ fn a_dropped_attempt_closes_its_connection() {
         attempt.abort();
         assert!(attempt.await.expect_err("aborted").is_cancelled());
         closing.recv_timeout(Duration::from_secs(5)).expect("closed by us");
+    });
+}
+
+/// C03: a place in awc's pool that an attempt which is given up would keep is missing after 1,024 of them.
+#[test]
+fn c03_eleven_hundred_timeouts_leave_the_pool_as_it_was() {
+    on_actix(async {
+        let well = Arc::new(AtomicBool::new(false));
+        let receiver = {
+            let well = well.clone();
+            RawReceiver::scripted(move |conversation| {
+                while conversation.request().is_some() {
+                    if !well.load(Ordering::SeqCst) {
+                        return conversation.wait_for_close();
+                    }
+                    conversation.write(OK.as_bytes());
+                }
+            })
+        };
+        let transport = transport();
+        for _ in 0..11 {
+            let hasty = Request { timeout: Span::from_millis(50), ..request(&receiver.url("/")) };
+            for report in join_all((0..100).map(|_| transport.send(hasty.clone()))).await {
+                assert_eq!(failure(&report).0, ErrorKind::Timeout);
+            }
+        }
+        well.store(true, Ordering::SeqCst);
+        for _ in 0..5 {
+            assert_eq!(answer(transport.send(request(&receiver.url("/"))).await).status, 200);
+        }
     });
 }

@@ -28,6 +28,7 @@ pub mod pressure;
 pub mod retry_after;
 pub mod schedule;
 pub mod secret;
+pub mod seldom;
 pub mod signature;
 pub mod simulate;
 pub mod simulate_request;

@@ -1,6 +1,7 @@
 //! The only folder that knows actors: one per endpoint that has work, a supervisor that routes to them, the sweeper that
 //! finds what a lost hint left behind, and the handle through which everybody else talks to them.
 
+mod complaints;
 mod endpoint;
 mod ends;
 mod gate;
@@ -34,6 +35,7 @@ use crate::domain::time::Timestamp;
 use crate::store::Queue;
 use crate::store::hint::{Hint, HintSink};
 use crate::transport::TransportFactory;
+use complaints::Complaints;
 use ends::Floor;
 use gate::Gate;
 use messages::{PassOn, Passed};
@@ -66,6 +68,7 @@ pub(crate) struct Env {
     pub transports: Arc<dyn TransportFactory>,
     pub gate: Gate,
     pub floor: Floor,
+    pub complaints: Complaints,
     pub reading: Reading,
     pub egress: Mutex<Egress>,
     pub header_prefix: HeaderPrefix,
@@ -135,6 +138,7 @@ impl Engine {
             transports,
             gate: Gate::new(settings.max_attempts),
             floor: Floor::new(settings.floors),
+            complaints: Complaints::default(),
             reading: Reading::new(settings.read_bodies),
             egress: Mutex::default(),
             header_prefix: settings.header_prefix.clone(),

@@ -3,6 +3,7 @@
 use actix::prelude::*;
 
 use super::super::Live;
+use super::super::complaints::About;
 use super::super::messages::*;
 use super::{Brain, EndpointActor};
 use crate::domain::dispatcher::OnTheWire;
@@ -80,8 +81,9 @@ hears! {
             match rows {
                 Ok(rows) => dispatcher.loaded(rows),
                 Err(error) => {
-                    log::warn!("the queue of {} could not be read: {error}", dispatcher.endpoint().id);
+                    let text = format!("the queue of {} could not be read: {error}", dispatcher.endpoint().id);
                     dispatcher.load_failed(now);
+                    actor.env.complaints.warn(About::Reading, &actor.env.clock, &text);
                 }
             }
         }

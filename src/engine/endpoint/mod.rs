@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use actix::prelude::*;
 
+use super::complaints::About;
 use super::ends::{AttemptEnded, Ends};
 use super::gate::{Pass, Unrecorded};
 use super::making::{self, Making, Order};
@@ -230,7 +231,7 @@ impl EndpointActor {
     fn contents_read(&mut self, asked: Vec<EventNo>, contents: Result<HashMap<EventNo, Arc<Content>>, StoreError>) {
         let now = self.env.clock.now();
         if let Err(error) = &contents {
-            log::warn!("events of {} attempts could not be read: {error}", asked.len());
+            self.complain(About::Reading, &format!("events of {} attempts could not be read: {error}", asked.len()));
         }
         let (mut contents, mut kept) = (contents.unwrap_or_default(), HashMap::new());
         let wanted = contents.len();
@@ -243,7 +244,7 @@ impl EndpointActor {
             kept.insert(*no, content);
         }
         if kept.len() < wanted {
-            log::warn!("{} attempts wait for memory for their events", wanted - kept.len());
+            self.complain(About::Memory, &format!("{} attempts wait for memory for their events", wanted - kept.len()));
         }
         let mut given_back = self.outbox.read(&asked, kept).into_iter();
         if let Some(dispatcher) = self.dispatcher() {
@@ -305,18 +306,23 @@ impl EndpointActor {
             }
             Ok(Recorded::Outdated | Recorded::Gone) => dispatcher.outdated(),
             Err(error) => {
-                log::warn!(
+                let text = format!(
                     "results of {} could not be recorded, nothing is sent to it until they are: {error}",
                     dispatcher.endpoint().id
                 );
                 dispatcher.refused(now);
+                self.complain(About::Results, &text);
             }
         }
     }
 
+    fn complain(&self, about: About, text: &str) {
+        self.env.complaints.warn(about, &self.env.clock, text);
+    }
+
     /// The endpoint could not be read: again after a while.
     fn endpoint_unread(&mut self, error: StoreError, now: Timestamp, ctx: &mut Context<Self>) {
-        log::warn!("endpoint {} could not be read: {error}", self.endpoint);
+        self.complain(About::Reading, &format!("endpoint {} could not be read: {error}", self.endpoint));
         match &mut self.brain {
             Brain::Awake { dispatcher, .. } => dispatcher.reload_failed(now),
             Brain::Asleep(early) => {

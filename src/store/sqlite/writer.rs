@@ -14,6 +14,7 @@ use super::{Conn, Presence, Room, Tx, dsl, queries};
 use crate::clock::Clock;
 use crate::domain::content::ByteBudget;
 use crate::domain::ids::DeliveryNo;
+use crate::domain::seldom::Seldom;
 use crate::domain::time::{Span, Timestamp};
 use crate::store::directory::Directory;
 use crate::store::error::StoreError;
@@ -33,8 +34,6 @@ const DELIVERIES: usize = 16_384;
 /// With nothing to write for so long, the writer does what is due of what is behind: not at once, because what it has just
 /// committed is now on its way to receivers, and would have to share the processor with it.
 const LULL: Duration = Duration::from_millis(1);
-/// While writes fail, a line in the log so often.
-const TELL_EVERY: Span = Span::from_secs(10);
 /// With nothing to write for so long, it does everything that is behind.
 const IDLE: Duration = Duration::from_millis(250);
 const FOREVER: Duration = Duration::from_secs(86_400);
@@ -68,8 +67,8 @@ pub struct Writer {
     relaxed: bool,
     room: Option<Room>,
     presence: Option<Presence>,
-    /// When a group that was rolled back was last told of, and how many were since.
-    told: Option<(Span, usize)>,
+    /// Writes that were rolled back.
+    told: Seldom,
     budget: ByteBudget,
     sink: Arc<dyn HintSink>,
     shared: Arc<Shared>,
@@ -108,7 +107,7 @@ impl Writer {
             relaxed: false,
             room: None,
             presence: None,
-            told: None,
+            told: Seldom::default(),
             budget,
             sink,
             shared,
@@ -250,16 +249,8 @@ impl Writer {
 
     /// Tells of writes that were rolled back; as long as that goes on, not of each of them.
     fn tell(&mut self, writes: usize, error: &diesel::result::Error) {
-        let now = self.clock.uptime();
-        match &mut self.told {
-            Some((at, since)) if now - *at < TELL_EVERY => *since += writes,
-            told => {
-                let since = told.map_or(0, |(_, since)| since);
-                let more =
-                    if since > 0 { format!(" ({since} more since the last of these lines)") } else { String::new() };
-                log::error!("{writes} writes were rolled back: {error}{more}");
-                *told = Some((now, 0));
-            }
+        if let Some(more) = self.told.turn(self.clock.uptime(), writes as u64) {
+            log::error!("{writes} writes were rolled back: {error}{more}");
         }
     }
 

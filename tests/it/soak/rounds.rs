@@ -30,6 +30,8 @@ const CROWD_LEAVES: Duration = Duration::from_secs(120);
 const NO_DESCRIPTORS: &str = "no file descriptors left";
 /// For what should take moments: generous, because the machine may be busy.
 const SOON: Duration = Duration::from_secs(30);
+/// While nothing can be written for some seconds: of each kind of complaint a line, and what hostile receivers bring about.
+const FEW_LINES: usize = 30;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -228,9 +230,17 @@ impl World {
         // The log has room that it was given before; large events use it up.
         self.ledger.fat.store(true, Ordering::SeqCst);
         let (began, refused) = (Instant::now(), self.ledger.refused.load(Ordering::SeqCst));
+        let complaints = |subject: &Subject| {
+            let log = subject.log();
+            log.lines().filter(|line| line.contains(" ERROR ") || line.contains(" WARN ")).count()
+        };
+        let before = complaints(&self.subject);
         self.subject.disk.fill();
         self.refuses("the disk is full");
         self.subject.live(time);
+        // C70: hundreds of writes fail meanwhile.
+        let lines = complaints(&self.subject) - before;
+        assert!(lines <= FEW_LINES, "{lines} lines are no help to anybody");
         let mut started = None;
         if killed {
             self.troubles.push((began, Instant::now()));

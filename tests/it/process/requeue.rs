@@ -2,15 +2,15 @@
 //! request do anything twice (S12, C73).
 
 use std::thread;
+use std::time::Instant;
 
-use diesel::connection::SimpleConnection;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Nullable};
 use serde_json::{Value, json};
 
 use super::SOON;
 use crate::support::receiver::Receiver;
-use crate::support::server::{Options, Server, beside_others, wait_for};
+use crate::support::server::{Options, Server, alone, wait_for};
 
 /// Ten slices.
 const DEAD: u64 = 10_000;
@@ -36,10 +36,9 @@ fn all_are_dead(server: &Server, endpoint: &str) -> Option<()> {
     (queue["dead"] == DEAD && queue["pending"] == 0).then_some(())
 }
 
-#[test]
-fn s12_a_bulk_requeue_repeated_after_a_crash_requeues_nothing_twice() {
-    let _machine = beside_others();
-    let receiver = Receiver::always(503);
+/// A bulk requeue of everything, by a process that is killed after the first of its slices: the server, its endpoint and the
+/// request's body. `None`: the kill came too late.
+fn killed_between_two_slices(receiver: &Receiver) -> Option<(Server, String, Value)> {
     let mut server = Server::start(Options::default().with(&["--restart-rate", "100000"]));
     let policy = json!({"schedule": {"ladder": []}, "responses": [], "auto_disable": null});
     let endpoint = server.endpoint(json!({"url": receiver.url("/"), "policy": policy, "max_in_flight": 64}));
@@ -57,18 +56,22 @@ fn s12_a_bulk_requeue_repeated_after_a_crash_requeues_nothing_twice() {
         thread::spawn(move || client.keyed("once", "/dlq/requeue", &body))
     };
     let mut conn = SqliteConnection::establish(&server.database().to_string_lossy()).expect("it opens");
-    // Whoever holds the lock after the first slice keeps the others from being written.
-    wait_for("the first slice is committed", SOON, || {
-        conn.batch_execute("BEGIN IMMEDIATE").ok()?;
-        let begun = remembered(&mut conn);
-        if begun.is_none() {
-            conn.batch_execute("ROLLBACK").expect("nothing was written");
-        }
-        begun
-    });
+    let deadline = Instant::now() + SOON;
+    while remembered(&mut conn).is_none() {
+        assert!(Instant::now() < deadline, "no slice is committed");
+        thread::yield_now();
+    }
     server.kill();
     drop(conn);
-    assert!(caller.join().expect("the caller").is_err(), "it was killed before it answered");
+    caller.join().expect("the caller").is_err().then_some((server, endpoint, body))
+}
+
+#[test]
+fn s12_a_bulk_requeue_repeated_after_a_crash_requeues_nothing_twice() {
+    let _machine = alone();
+    let receiver = Receiver::always(503);
+    let killed = (0..5).find_map(|_| killed_between_two_slices(&receiver));
+    let (mut server, endpoint, body) = killed.expect("a kill in time, of five");
     let remains = server.remains();
     let mut conn = remains.connect();
     assert_eq!(remembered(&mut conn), Some(102), "it was killed between two slices");

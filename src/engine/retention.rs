@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::Engine;
 use crate::domain::ids::EndpointNo;
+use crate::domain::seldom::Seldom;
 use crate::domain::time::Span;
 use crate::store::Store;
 use crate::store::change::{
@@ -34,6 +35,7 @@ const BREATH: Duration = Duration::from_millis(2);
 pub async fn run(store: Store, engine: Engine, mut stop: watch::Receiver<bool>) {
     let mut look = tokio::time::interval(LOOK_EVERY);
     let mut purge = tokio::time::interval(PURGE_EVERY);
+    let mut seldom = Seldom::default();
     for timer in [&mut look, &mut purge] {
         timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     }
@@ -43,8 +45,10 @@ pub async fn run(store: Store, engine: Engine, mut stop: watch::Receiver<bool>) 
             _ = look.tick() => rewrite(&store).await,
             _ = purge.tick() => purge_all(&store, &engine).await,
         };
-        if let Err(error) = done {
-            log::warn!("background work is put off: {error}");
+        if let Err(error) = done
+            && let Some(more) = seldom.turn(store.clock().uptime(), 1)
+        {
+            log::warn!("background work is put off: {error}{more}");
         }
     }
 }

@@ -143,7 +143,7 @@ impl Store {
         };
         let presence = sqlite::Presence::of(path).map_err(|error| StoreError::Unavailable(error.to_string()))?;
         let writer = writer.watching(presence);
-        let checkpointer = sqlite::Checkpointer::start(path)?;
+        let checkpointer = sqlite::Checkpointer::start(path, clock.clone())?;
         let thread = std::thread::Builder::new().name("store-writer".into()).spawn(move || {
             writer.run();
             drop(checkpointer);

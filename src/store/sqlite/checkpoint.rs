@@ -11,6 +11,8 @@ use diesel::sql_types::Integer;
 
 use super::Conn;
 use super::open::connect;
+use crate::clock::Clock;
+use crate::domain::seldom::Seldom;
 use crate::store::error::StoreError;
 
 /// How often the log is looked at while it grows, and otherwise.
@@ -34,25 +36,27 @@ pub struct Checkpointer {
 
 impl Checkpointer {
     /// Starts the thread. Should it fall behind, the writer's own checkpoints step in (see `PRAGMAS`).
-    pub fn start(path: &Path) -> Result<Checkpointer, StoreError> {
+    pub fn start(path: &Path, clock: Clock) -> Result<Checkpointer, StoreError> {
         let unavailable = |error: String| StoreError::Unavailable(error);
         let conn = connect(&path.to_string_lossy()).map_err(|error| unavailable(error.to_string()))?;
         let (ends, ended) = channel();
         let thread = std::thread::Builder::new().name("store-checkpoint".into());
-        thread.spawn(move || run(conn, ended)).map_err(|error| unavailable(error.to_string()))?;
+        thread.spawn(move || run(conn, &clock, ended)).map_err(|error| unavailable(error.to_string()))?;
         Ok(Checkpointer { _ends: ends })
     }
 }
 
-fn run(mut conn: Conn, ended: Receiver<()>) {
+fn run(mut conn: Conn, clock: &Clock, ended: Receiver<()>) {
     if let Err(error) = conn.batch_execute(&format!("PRAGMA busy_timeout = {PATIENCE_MS}")) {
         log::warn!("the write-ahead log is left to the writer: {error}");
         return;
     }
-    let mut seen = Seen::default();
+    let (mut seen, mut seldom) = (Seen::default(), Seldom::default());
     while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(seen.pause()) {
         if let Err(error) = look(&mut conn, &mut seen) {
-            log::warn!("the write-ahead log could not be copied back: {error}");
+            if let Some(more) = seldom.turn(clock.uptime(), 1) {
+                log::warn!("the write-ahead log could not be copied back: {error}{more}");
+            }
             seen.looks = LOOKS;
         }
     }

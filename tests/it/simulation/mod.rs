@@ -18,6 +18,7 @@ mod checks;
 mod circuit;
 mod disabling;
 mod faults;
+mod hints;
 mod ladders;
 mod ledger;
 mod life;

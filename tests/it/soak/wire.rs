@@ -105,7 +105,9 @@ fn unrecorded<'a>(
     let mut left: Vec<&Arrival> = arrivals.to_vec();
     for attempt in attempts {
         let (from, to) = (attempt.started_at - CLOCKS, attempt.started_at + attempt.duration + LATE.as_micros() as i64);
-        let fits = |one: &&Arrival| one.attempt as i32 == attempt.attempt && (from..=to).contains(&one.wall);
+        let fits = |one: &&Arrival| {
+            one.attempt as i32 == attempt.attempt && (from..=to + held_up(evidence, one)).contains(&one.wall)
+        };
         let agreeing = |one: &&Arrival| fits(one) && agrees(attempt, one.told);
         // Rather one that came while it ran by both clocks: of those that were told nothing the last, because the others
         // were replaced at once. Else the nearest, a later one rather than an earlier.
@@ -135,6 +137,13 @@ fn unrecorded<'a>(
         }
     }
     left
+}
+
+/// How long the process was stopped just before, in microseconds: an attempt may have begun when it was, and its receiver's
+/// time when it went on.
+fn held_up(evidence: &Evidence, one: &Arrival) -> i64 {
+    let before = evidence.stops.iter().filter(|(from, to)| *from < one.at && one.at < *to + LATE);
+    before.map(|(from, to)| (*to - *from).as_micros() as i64).sum()
 }
 
 /// A connection that was used before died under it without a byte: it was sent again at once, on another (C04).

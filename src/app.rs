@@ -208,13 +208,8 @@ async fn first_key(store: &Store) -> Result<String, StartError> {
 /// Serves until a signal comes. The banner says where, and how to get in.
 pub async fn serve(config: Config) -> Result<(), StartError> {
     let mut signals = Signals::hear();
-    let app = tokio::select! {
-        app = App::start(config) => app?,
-        () = signals.next() => {
-            log::warn!("stopped before it had started");
-            return Ok(());
-        }
-    };
+    // What comes meanwhile is heard of when everything is there to be stopped in order.
+    let app = App::start(config).await?;
     let scale = app.store.clock().scale();
     let rehearsal = if scale == 1.0 { String::new() } else { format!(" (REHEARSAL: time runs {scale} times faster)") };
     log::info!("posthaste {} listens on http://{}{rehearsal}", env!("CARGO_PKG_VERSION"), app.address);

@@ -49,9 +49,12 @@ pub const TARGETS: [(&str, Target); 10] = [
 /// The target that `POSTHASTE_FUZZ_TARGET` names, for `fuzz/`.
 pub fn chosen(bytes: &[u8]) {
     static CHOSEN: OnceLock<Target> = OnceLock::new();
-    CHOSEN.get_or_init(|| named(&std::env::var("POSTHASTE_FUZZ_TARGET").unwrap_or_default()).expect("one of TARGETS"))(
-        bytes,
-    )
+    let chosen = CHOSEN.get_or_init(|| {
+        let wanted = std::env::var("POSTHASTE_FUZZ_TARGET").unwrap_or_default();
+        let names = || TARGETS.map(|(name, _)| name).join(", ");
+        named(&wanted).unwrap_or_else(|| panic!("POSTHASTE_FUZZ_TARGET is one of {}", names()))
+    });
+    chosen(bytes);
 }
 
 fn named(wanted: &str) -> Option<Target> {
@@ -166,6 +169,7 @@ pub fn url(bytes: &[u8]) {
     assert_eq!(target.as_str(), text);
     let other = url::Url::parse(text).expect("others read it too");
     assert_eq!(target.port(), other.port_or_known_default().expect("a port"));
+    assert!(target.request_target().starts_with('/') && !target.request_target().contains(['\r', '\n', ' ']));
     let judged = AddressPolicy::default().judge_literal(&target);
     let ip = match (target.host(), other.host().expect("a host")) {
         (Host::Name(name), url::Host::Domain(theirs)) => return assert_eq!(name, theirs),
@@ -175,7 +179,6 @@ pub fn url(bytes: &[u8]) {
     };
     assert_eq!(ip.0, ip.1);
     assert!(!is_inside(ip.0) || !judged.is_allowed(), "{} may be called", ip.0);
-    assert!(target.request_target().starts_with('/') && !target.request_target().contains(['\r', '\n', ' ']));
 }
 
 /// Whether the standard library knows an address as one that is not on the internet; also one that lies in an IPv6 address.

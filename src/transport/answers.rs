@@ -7,25 +7,21 @@ use std::time::Instant;
 
 use moka::sync::Cache;
 
-use super::failure::Failure;
-
-/// Of an answer, so many addresses of each family are looked at. Eight are dialled (`dial.rs`), but first those that may not
-/// be called are left out.
-pub const MAX_ADDRESSES: usize = 32;
-/// What all answers that are kept may take, about: some 15,000 names of a few addresses.
-const KEPT_BYTES: u64 = 4 << 20;
+/// Of an answer, so many addresses are looked at. Eight are dialled (`dial.rs`), but first those that may not be called are
+/// left out.
+pub const LOOKED_AT: usize = 32;
+/// What all answers of one family that are kept may take, about: some 8,000 names of a few addresses.
+const KEPT_BYTES: u64 = 2 << 20;
 /// What an entry takes besides its name and addresses, about.
 const ENTRY_BYTES: usize = 200;
 
-/// The addresses of a name, or that it has none.
-pub type Said = Result<Arc<[IpAddr]>, Failure>;
-
 #[derive(Clone)]
 struct Kept {
-    said: Said,
+    addresses: Arc<[IpAddr]>,
     until: Instant,
 }
 
+/// Of one address family: that a name has addresses of it, or none, says nothing about the other.
 pub struct Answers(Cache<Arc<str>, Kept>);
 
 impl Default for Answers {
@@ -37,54 +33,42 @@ impl Default for Answers {
 impl Answers {
     fn within(bytes: u64) -> Answers {
         let weigh = |name: &Arc<str>, kept: &Kept| {
-            let addresses = kept.said.as_ref().map_or(0, |addresses| size_of_val(&**addresses));
+            let addresses = size_of_val(&*kept.addresses);
             u32::try_from(ENTRY_BYTES + name.len() + addresses).unwrap_or(u32::MAX)
         };
         Answers(Cache::builder().max_capacity(bytes).weigher(weigh).build())
     }
 
-    /// What was said of a name, if that still holds.
-    pub fn get(&self, name: &str, now: Instant) -> Option<Said> {
-        self.0.get(name).filter(|kept| kept.until > now).map(|kept| kept.said)
+    /// A name's addresses (there may be none), if what was said of it still holds.
+    pub fn get(&self, name: &str, now: Instant) -> Option<Arc<[IpAddr]>> {
+        self.0.get(name).filter(|kept| kept.until > now).map(|kept| kept.addresses)
     }
 
     /// Keeps what was said of a name until then. It may be forgotten sooner.
-    pub fn keep(&self, name: &str, said: Said, until: Instant) {
-        self.0.insert(name.into(), Kept { said, until });
+    pub fn keep(&self, name: &str, addresses: Arc<[IpAddr]>, until: Instant) {
+        self.0.insert(name.into(), Kept { addresses, until });
     }
-}
-
-/// The addresses that are looked at: the first so many of each family, in the order in which they came.
-pub fn first_of_each(addresses: impl Iterator<Item = IpAddr>) -> Arc<[IpAddr]> {
-    let mut left = [MAX_ADDRESSES; 2];
-    let is_early = |ip: &IpAddr| {
-        let left = &mut left[usize::from(ip.is_ipv6())];
-        let early = *left > 0;
-        *left -= usize::from(early);
-        early
-    };
-    addresses.filter(is_early).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use std::net::{Ipv4Addr, Ipv6Addr};
+    use std::net::Ipv4Addr;
     use std::time::Duration;
 
-    use super::super::{failure, now};
+    use super::super::now;
     use super::*;
 
-    fn addresses(count: u32) -> Said {
-        Ok((0..count).map(|n| IpAddr::from(Ipv4Addr::from(n))).collect())
+    fn addresses(count: u32) -> Arc<[IpAddr]> {
+        (0..count).map(|n| IpAddr::from(Ipv4Addr::from(n))).collect()
     }
 
     #[test]
     fn an_answer_holds_until_its_time() {
         let (answers, now) = (Answers::default(), now().into_std());
         answers.keep("a.test.", addresses(2), now + Duration::from_secs(1));
-        answers.keep("none.test.", Err(failure::DNS_NO_ADDRESS), now + Duration::from_secs(1));
+        answers.keep("none.test.", addresses(0), now + Duration::from_secs(1));
         assert_eq!(answers.get("a.test.", now), Some(addresses(2)));
-        assert_eq!(answers.get("none.test.", now), Some(Err(failure::DNS_NO_ADDRESS)));
+        assert_eq!(answers.get("none.test.", now), Some(addresses(0)));
         assert_eq!(answers.get("a.test.", now + Duration::from_secs(1)), None);
         assert_eq!(answers.get("b.test.", now), None);
     }
@@ -97,13 +81,5 @@ mod tests {
         }
         answers.0.run_pending_tasks();
         assert!(answers.0.weighted_size() <= 100_000 && answers.0.entry_count() < 100);
-    }
-
-    #[test]
-    fn a_long_answer_of_one_family_does_not_hide_the_other() {
-        let many = (0..1_000_u32).map(|n| IpAddr::from(Ipv6Addr::from(u128::from(n))));
-        let few = [IpAddr::from(Ipv4Addr::LOCALHOST)];
-        let looked_at = first_of_each(many.chain(few));
-        assert_eq!((looked_at.len(), looked_at.last()), (MAX_ADDRESSES + 1, few.last()));
     }
 }

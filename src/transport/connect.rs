@@ -107,8 +107,13 @@ impl Surroundings {
         let found = match exchange.target.host() {
             Host::Ip(ip) => vec![*ip],
             Host::Name(name) => {
-                let place = exchange.charged.pause_for(self.lookups.place(suspect)).await?;
-                let (found, took) = timed(place.find(name)).await;
+                let (found, took) = match self.lookups.known(name) {
+                    Some(known) => (known, Span::ZERO),
+                    None => {
+                        let place = exchange.charged.pause_for(self.lookups.place(suspect)).await?;
+                        timed(place.find(name)).await
+                    }
+                };
                 exchange.trace.borrow_mut().dns = Some(took);
                 found?
             }

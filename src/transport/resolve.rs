@@ -5,17 +5,18 @@ use std::borrow::Cow;
 use std::cell::Cell;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use hickory_resolver::config::{ConnectionConfig, LookupIpStrategy, NameServerConfig, ResolveHosts, ResolverConfig};
+use hickory_resolver::config::{ConnectionConfig, NameServerConfig, ResolveHosts, ResolverConfig};
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::net::{DnsError, NetError};
+use hickory_resolver::proto::rr::RecordType;
 use hickory_resolver::{ResolverBuilder, TokioResolver};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
-use super::answers::{Answers, first_of_each};
+use super::answers::{Answers, LOOKED_AT};
 use super::failure::{self, Failure};
 use super::now;
 
@@ -33,16 +34,22 @@ pub const PLACE_LIMIT: Duration = Duration::from_secs(1);
 const QUESTION_LIMIT: Duration = Duration::from_secs(2);
 
 /// That a name has no addresses is believed no longer than this, whatever its zone says: people who have just made the
-/// record do not wait for hours (RFC 2308 §5 leaves the longest to whoever asks).
-const LONGEST_NONE: Duration = Duration::from_secs(60);
+/// record do not wait for hours (RFC 2308 §5 leaves the longest to whoever asks). In seconds.
+const LONGEST_NONE: u32 = 60;
 
 /// Finds the addresses of a host name, in the order of preference. What comes back is *not* trusted: every address is
 /// judged before it is dialled (C24).
 pub trait Resolve: Send + Sync {
-    /// # Errors
-    /// The failure to report for the attempt.
-    fn resolve<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Vec<IpAddr>, Failure>>;
+    /// What is known of a name without asking anybody.
+    fn known(&self, _name: &str) -> Option<Said> {
+        None
+    }
+
+    fn resolve<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Said>;
 }
+
+/// The addresses of a name, at least one, or the failure to report for the attempt.
+pub type Said = Result<Vec<IpAddr>, Failure>;
 
 /// All lookups of the process: any resolver, with our deadline and our caps.
 pub struct Lookups {
@@ -54,6 +61,11 @@ pub struct Lookups {
 impl Lookups {
     pub fn new(resolver: Arc<dyn Resolve>) -> Self {
         Lookups { resolver, places: Semaphore::new(MAX_LOOKUPS), suspect_places: Semaphore::new(MAX_SUSPECT_LOOKUPS) }
+    }
+
+    /// What is known of a name: that needs no place, however many lookups are open (C19).
+    pub fn known(&self, name: &str) -> Option<Said> {
+        self.resolver.known(name)
     }
 
     /// Waits for a place among the open lookups: our queue, so none of it is charged to the receiver (S4). `suspect` is
@@ -82,7 +94,7 @@ impl Place<'_> {
     ///
     /// # Errors
     /// The failure to report for the attempt.
-    pub async fn find(self, name: &str) -> Result<Vec<IpAddr>, Failure> {
+    pub async fn find(self, name: &str) -> Said {
         let mut memory = Memory { suspect: self.suspect, failed: true };
         let answer = timeout(DNS_LIMIT, self.resolver.resolve(name)).await;
         memory.failed = !matches!(answer, Ok(Ok(_)));
@@ -106,7 +118,8 @@ impl Drop for Memory<'_> {
 #[derive(Default)]
 pub struct SystemResolver {
     hickory: OnceLock<TokioResolver>,
-    answers: Answers,
+    /// Of IPv6 and IPv4 addresses.
+    answers: [Answers; 2],
     /// Asked instead of the servers in `/etc/resolv.conf`.
     server: Option<SocketAddr>,
 }
@@ -133,7 +146,6 @@ impl SystemResolver {
         }
         let built = self.builder().and_then(|mut builder| {
             let options = builder.options_mut();
-            options.ip_strategy = LookupIpStrategy::Ipv6AndIpv4;
             options.use_hosts_file = ResolveHosts::Always;
             options.timeout = QUESTION_LIMIT;
             options.attempts = 1;
@@ -146,45 +158,69 @@ impl SystemResolver {
         Some(self.hickory.get_or_init(|| built))
     }
 
-    async fn lookup(&self, name: &str) -> Result<Vec<IpAddr>, Failure> {
-        let hickory = self.hickory().ok_or(failure::NO_RESOLVER)?;
-        // A name with a dot is complete: the search list of resolv.conf would only turn `hooks.example.com` into some
-        // inner host's name, and a failure into several questions.
-        let complete = name.contains('.') && !name.ends_with('.');
-        let name = if complete { Cow::from(format!("{name}.")) } else { Cow::from(name) };
+    /// What is kept of the answers about a name, if that is all of it.
+    fn kept(&self, name: &str) -> Option<Said> {
         let now = now().into_std();
-        let said = match self.answers.get(&name, now) {
-            Some(said) => said,
-            None => {
-                let answer = hickory.lookup_ip(&*name).await;
-                let (said, until) = match &answer {
-                    Ok(found) => (Ok(first_of_each(found.iter())), Some(found.valid_until())),
-                    Err(error) => (Err(classify(error)), none_until(error, now)),
-                };
-                if let Some(until) = until {
-                    self.answers.keep(&name, said.clone(), until);
-                }
-                said
+        let [six, four] = self.answers.each_ref().map(|answers| answers.get(name, now));
+        Some(together([Ok(six?), Ok(four?)]))
+    }
+
+    async fn lookup(&self, name: &str) -> Said {
+        let hickory = self.hickory().ok_or(failure::NO_RESOLVER)?;
+        let name = complete(name);
+        let [six, four] = [RecordType::AAAA, RecordType::A].map(|kind| self.ask(hickory, &name, kind));
+        let (six, four) = tokio::join!(six, four);
+        together([six, four])
+    }
+
+    /// The addresses of one family. Asked apart from the other, so that half an answer is never kept for a whole one.
+    async fn ask(&self, hickory: &TokioResolver, name: &str, kind: RecordType) -> Result<Arc<[IpAddr]>, Failure> {
+        let answers = &self.answers[usize::from(kind == RecordType::A)];
+        let now = now().into_std();
+        if let Some(kept) = answers.get(name, now) {
+            return Ok(kept);
+        }
+        let (addresses, ttl): (Arc<[IpAddr]>, _) = match hickory.lookup(name, kind).await {
+            Ok(found) => {
+                let records = found.answers();
+                let addresses = records.iter().filter_map(|record| record.data.ip_addr()).take(LOOKED_AT).collect();
+                (addresses, records.iter().map(|record| record.ttl).min())
             }
+            // RFC 2308 §5: how long that holds stands in the answer, if anywhere.
+            Err(NetError::Dns(DnsError::NoRecordsFound(none))) => {
+                (Arc::default(), none.negative_ttl.map(|ttl| ttl.min(LONGEST_NONE)))
+            }
+            Err(error) => return Err(classify(&error)),
         };
-        let addresses = said?.to_vec();
-        if addresses.is_empty() { Err(failure::DNS_NO_ADDRESS) } else { Ok(addresses) }
+        if let Some(ttl) = ttl {
+            answers.keep(name, addresses.clone(), now + Duration::from_secs(ttl.into()));
+        }
+        Ok(addresses)
     }
 }
 
 impl Resolve for SystemResolver {
-    fn resolve<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Vec<IpAddr>, Failure>> {
+    fn known(&self, name: &str) -> Option<Said> {
+        self.kept(&complete(name))
+    }
+
+    fn resolve<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Said> {
         Box::pin(self.lookup(name))
     }
 }
 
-/// Until when a name has no addresses, if its server said so (RFC 2308 §5).
-fn none_until(error: &NetError, now: Instant) -> Option<Instant> {
-    match error {
-        NetError::Dns(DnsError::NoRecordsFound(none)) => {
-            none.negative_ttl.map(|ttl| now + Duration::from_secs(ttl.into()).min(LONGEST_NONE))
-        }
-        _ => None,
+/// A name with a dot is complete: the search list of resolv.conf would only turn `hooks.example.com` into some inner host's
+/// name, and a failure into several questions.
+fn complete(name: &str) -> Cow<'_, str> {
+    if name.contains('.') && !name.ends_with('.') { format!("{name}.").into() } else { name.into() }
+}
+
+/// IPv6 first, as they are dialled in turns. One family is enough; that there is none takes the word of both.
+fn together(families: [Result<Arc<[IpAddr]>, Failure>; 2]) -> Said {
+    let found: Vec<IpAddr> = families.iter().flatten().flat_map(|addresses| addresses.iter().copied()).collect();
+    match found.is_empty() {
+        false => Ok(found),
+        true => Err(families.into_iter().rev().find_map(Result::err).unwrap_or(failure::DNS_NO_ADDRESS)),
     }
 }
 

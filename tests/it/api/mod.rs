@@ -80,7 +80,7 @@ struct Server {
     key: String,
     folder: Option<tempfile::TempDir>,
     given: Given,
-    _machine: Place,
+    machine: Place,
 }
 
 /// What every test starts from: a local port, one worker, receivers on this machine allowed.
@@ -111,9 +111,13 @@ impl Server {
 
     async fn on(folder: tempfile::TempDir, given: Given) -> Server {
         let machine = beside_others();
+        Server::at(machine, folder, given).await
+    }
+
+    async fn at(machine: Place, folder: tempfile::TempDir, given: Given) -> Server {
         let app = App::start(given.clone().validate().unwrap()).await.unwrap();
         let client = Client::builder().timeout(Duration::from_secs(30)).finish();
-        Server { app, client, key: KEY.into(), folder: Some(folder), given, _machine: machine }
+        Server { app, client, key: KEY.into(), folder: Some(folder), given, machine }
     }
 
     fn database(&self) -> PathBuf {
@@ -125,7 +129,7 @@ impl Server {
         let folder = self.folder.take().unwrap();
         let given = self.given.clone();
         self.app.stop(std::future::pending()).await;
-        Server::on(folder, given).await
+        Server::at(self.machine, folder, given).await
     }
 
     fn url(&self, path: &str) -> String {

@@ -50,7 +50,7 @@ fn c55_process_1_ends_in_order_at_either_signal() {
         }
         // Whatever its number, what it has asked for.
         let caught = u64::from_str_radix(&line("SigCgt:"), 16).expect("a mask");
-        assert!([number_of("INT"), number_of("TERM")].iter().all(|number| caught >> (number - 1) & 1 == 1));
+        assert!([libc::SIGINT, libc::SIGTERM].iter().all(|number| caught >> (number - 1) & 1 == 1));
         server.endpoint(json!({"url": receiver.url("/"), "policy": {"timeout": "60s"}}));
         let delivery = server.event("e1", "a.b").remove(0);
         receiver.wait("it is on the wire", SOON, |ledger| ledger.len() == 1);
@@ -66,21 +66,24 @@ fn c55_process_1_ends_in_order_at_either_signal() {
     }
 }
 
-/// The numbers of two signals (`man 7 signal`).
-fn number_of(name: &str) -> u32 {
-    if name == "INT" { 2 } else { 15 }
-}
+/// From the start of the test until the clocks are changed, and between the two attempts; whatever is slow, the first is over
+/// by then.
+const CHANGED_AFTER: Duration = Duration::from_secs(10);
+const RETRIED_AFTER: &str = "12s";
 
-/// A zone hours away from UTC, whose summer time begins so many seconds from now (`man 3 tzset`).
-fn summer_begins_in(seconds: i64) -> String {
-    const STANDARD: i64 = (7 * 60 + 30) * 60;
-    let local = now().as_secs() as i64 + seconds + STANDARD;
-    let date = posthaste::domain::time::Timestamp::from_micros(local * 1_000_000).to_string();
+/// A zone hours away from UTC, and when its clocks are changed, which is soon: to summer time, or back (`man 3 tzset`).
+fn changes_soon(to_summer: bool) -> (String, Duration) {
+    // Local time until then: 7:30 ahead, in summer 8:30.
+    let offset = Duration::from_secs(if to_summer { 27_000 } else { 30_600 });
+    let changed = now() + CHANGED_AFTER;
+    let local = (changed + offset).as_micros() as i64;
+    let date = posthaste::domain::time::Timestamp::from_micros(local).to_string();
     let (month, day): (usize, u32) = (date[5..7].parse().expect("a month"), date[8..10].parse().expect("a day"));
-    // Counted as if no year had a 29 February, and on that day as on the next.
-    let before = [0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334][month - 1];
-    let day = if (month, day) == (2, 29) { 60 } else { before + day };
-    format!("XST-7:30XDT-8:30,J{day}/{},J{}", &date[11..19], (day + 180) % 365 + 1)
+    // Counted as if no year had a 29 February; this test is not for that day.
+    let day = [0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334][month - 1] + day;
+    let (soon, once) = (format!("J{day}/{}", &date[11..19]), format!("J{}", (day + 180) % 365 + 1));
+    let (begins, ends) = if to_summer { (soon, once) } else { (once, soon) };
+    (format!("XST-7:30XDT-8:30,{begins},{ends}"), changed)
 }
 
 fn now() -> Duration {
@@ -88,14 +91,22 @@ fn now() -> Duration {
 }
 
 #[test]
-fn c45_another_time_zone_changes_nothing() {
+fn c45_when_summer_time_begins_nothing_moves() {
+    another_time_zone_changes_nothing(true);
+}
+
+#[test]
+fn c45_when_summer_time_ends_nothing_moves() {
+    another_time_zone_changes_nothing(false);
+}
+
+fn another_time_zone_changes_nothing(to_summer: bool) {
     let _machine = beside_others();
     let receiver = Receiver::always(503);
-    let zone = summer_begins_in(4);
+    let (zone, changed) = changes_soon(to_summer);
     println!("TZ={zone}");
-    let begins = now() + Duration::from_secs(4);
     let server = Server::start(Options { zone: Some(zone), ..Options::default() });
-    let policy = json!({"schedule": {"ladder": ["8s", "1h"]}, "jitter": 0, "auto_disable": null});
+    let policy = json!({"schedule": {"ladder": [RETRIED_AFTER, "1h"]}, "jitter": 0, "auto_disable": null});
     server.endpoint(json!({"url": receiver.url("/"), "policy": policy}));
     let before = now().as_micros() as i64;
     let id = server.event("e1", "a.b").remove(0);
@@ -105,8 +116,9 @@ fn c45_another_time_zone_changes_nothing() {
     };
     let due = micros(&after_attempt(1)["next_retry_at"]);
     let failed = after_attempt(2);
-    let again = micros(&failed["attempts"][1]["started_at"]);
-    assert!(now() > begins, "the clocks were changed meanwhile");
+    let [first, again] = [0, 1].map(|nth: usize| micros(&failed["attempts"][nth]["started_at"]));
+    let changed = changed.as_micros() as i64;
+    assert!(first < changed && changed < again, "the clocks were changed between the two");
     assert!((due..due + 10_000_000).contains(&again), "at its time, not an hour off: {}", again - due);
     let after = now().as_micros() as i64;
     let attempt = &failed["attempts"][1];

@@ -105,7 +105,7 @@ fn c09_c12_bombs_and_floods_cost_no_memory() {
         if conversation.request().is_none() {
             return;
         }
-        let coding = ["gzip", "gzip, gzip", "br", "zstd"][conversation.number() % 4];
+        let coding = ["gzip", "gzip, gzip", "br", "zstd"][conversation.number() / 2 % 4];
         let head = format!("HTTP/1.1 200 OK\r\nContent-Encoding: {coding}\r\nContent-Length: {}\r\n\r\n", bomb.len());
         // Every other one floods for ever instead.
         if conversation.number().is_multiple_of(2) {

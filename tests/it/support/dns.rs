@@ -9,6 +9,8 @@ use std::thread;
 pub enum Said {
     /// These addresses, of the kind that was asked for, valid for so many seconds.
     Addresses(Vec<IpAddr>, u8),
+    /// That there are none of the kind that was asked for, for so many seconds (RFC 2308 §2.2).
+    None(u8),
     /// A response code: 2 SERVFAIL, 3 NXDOMAIN, 5 REFUSED.
     Code(u8),
     Nothing,
@@ -64,16 +66,19 @@ fn parse(packet: &[u8]) -> (String, u16, usize) {
 }
 
 fn answer(question: &[u8], end: usize, kind: u16, said: Said) -> Option<Vec<u8>> {
+    let none_for = if let Said::None(ttl) = said { Some(ttl) } else { None };
     let (code, addresses, ttl) = match said {
         Said::Nothing => return None,
         Said::Garbage => return Some(question[..2].iter().copied().chain([0xFF; 40]).collect()),
         Said::Code(code) => (code, Vec::new(), 0),
+        Said::None(ttl) => (0, Vec::new(), ttl),
         Said::Addresses(addresses, ttl) => (0, addresses, ttl),
     };
     let records: Vec<IpAddr> = addresses.into_iter().filter(|ip| ip.is_ipv4() == (kind == A)).collect();
     let mut packet = question[..2].to_vec();
-    // A response, recursion desired and available; one question, so many answers, nothing else.
-    packet.extend([0x81, 0x80 | code, 0, 1, 0, u8::try_from(records.len()).expect("few"), 0, 0, 0, 0]);
+    // A response, recursion desired and available; one question, so many answers, and who says that there are none.
+    let (answers, authorities) = (u8::try_from(records.len()).expect("few"), u8::from(none_for.is_some()));
+    packet.extend([0x81, 0x80 | code, 0, 1, 0, answers, 0, authorities, 0, 0]);
     packet.extend(&question[12..end]);
     for ip in records {
         let data = match ip {
@@ -84,6 +89,12 @@ fn answer(question: &[u8], end: usize, kind: u16, said: Said) -> Option<Vec<u8>>
         packet.extend([0xC0, 12, 0, u8::try_from(kind).expect("small"), 0, 1, 0, 0, 0, ttl, 0]);
         packet.push(u8::try_from(data.len()).expect("short"));
         packet.extend(data);
+    }
+    if let Some(ttl) = none_for {
+        // The root's SOA (RFC 1035 §3.3.13): class IN, two names that are the root, four numbers, and for how long.
+        packet.extend([0, 0, 6, 0, 1, 0, 0, 0, ttl, 0, 22]);
+        packet.extend([0; 18]);
+        packet.extend([0, 0, 0, ttl]);
     }
     Some(packet)
 }

@@ -1,15 +1,15 @@
 //! Names, looked up by the resolver that is used in earnest, from a name server that answers as it is told.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use posthaste::domain::attempt::Finding;
+use posthaste::domain::attempt::{ErrorKind, Finding};
 use posthaste::transport::awc::Options;
 use posthaste::transport::failure;
 use posthaste::transport::resolve::SystemResolver;
 
-use super::{answer, local_options, on_actix, request, transport_with};
+use super::{answer, failure as failure_of, local_options, on_actix, request, transport_with};
 use crate::support::dns::{A, AAAA, NameServer, Said};
 use crate::support::raw::RawReceiver;
 
@@ -121,5 +121,38 @@ fn c19_an_answer_is_asked_for_once_while_it_holds_and_the_first_addresses_are_lo
         let asked = server.asked();
         let times = |name: &str| asked.iter().filter(|(asked, kind)| asked == name && *kind == A).count();
         assert_eq!((times("kept.test"), times("passing.test"), times("long.test")), (1, 2, 1), "{asked:?}");
+    });
+}
+
+/// One lost or failed question is no answer: neither is the other family's answer kept for the whole, nor does the name have no
+/// address.
+#[test]
+fn c19_half_an_answer_is_not_kept_for_a_whole_one() {
+    on_actix(async {
+        let receiver = RawReceiver::answering(CLOSING);
+        let port = receiver.address().port();
+        let broken = Arc::new(AtomicBool::new(true));
+        let fails = broken.clone();
+        let server = NameServer::start(move |name, kind| match (name, kind) {
+            // Nobody listens there.
+            ("six.test", AAAA) => Said::Addresses(vec![Ipv6Addr::LOCALHOST.into()], 200),
+            ("none.test", _) | (_, AAAA) => Said::None(200),
+            _ if fails.load(Ordering::SeqCst) => Said::Code(2),
+            _ => Said::Addresses(vec![Ipv4Addr::LOCALHOST.into()], 200),
+        });
+        let transport = transport_with(asking(server.address));
+        let attempt = |name: &str| transport.send(request(&format!("http://{name}.test:{port}/")));
+        assert_eq!(failure_of(&attempt("six").await).0, ErrorKind::Connect);
+        assert_eq!(attempt("four").await.finding, Finding::from(failure::DNS_FAILED), "not: it has no address");
+        assert_eq!(attempt("none").await.finding, Finding::from(failure::DNS_NO_ADDRESS));
+        broken.store(false, Ordering::SeqCst);
+        let before = server.asked().len();
+        for _ in 0..2 {
+            assert_eq!(answer(attempt("six").await).status, 200, "its other address was asked for again");
+            assert_eq!(answer(attempt("four").await).status, 200);
+            assert_eq!(attempt("none").await.finding, Finding::from(failure::DNS_NO_ADDRESS));
+        }
+        let again = server.asked().split_off(before);
+        assert_eq!(again, [("six.test".into(), A), ("four.test".into(), A)], "the rest is known");
     });
 }

@@ -24,7 +24,7 @@ pub const WRITE_QUEUE_BYTES: usize = 64 * 1024 * 1024;
 /// thread whose endpoints' attempts all time out at the same moment does not hold up the endpoints of the others
 /// (measured: `docs/performance.md`).
 pub const ARBITERS_PER_WORKER: usize = 4;
-/// Of so many workers' threads one works up the ends of slow attempts, if there are many: half of the processors stay free.
+/// Of so many workers' threads one works up the ends of slow attempts, if there are many: about half of the processors stay free.
 pub const WORKERS_PER_FLOOR: usize = 2;
 
 /// File descriptors without which nothing is started: files, threads and a few connections of each kind.

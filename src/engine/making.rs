@@ -7,7 +7,6 @@ use std::sync::Arc;
 use actix::Addr;
 use tokio::task::JoinHandle;
 
-use super::complaints::About;
 use super::endpoint::EndpointActor;
 use super::ends::{AttemptEnded, Ends, Next};
 use super::gate::Pass;
@@ -121,8 +120,7 @@ impl End {
         let patient = self.slow && !report.finding.is_success() && !std::thread::panicking();
         if let Finding::Local { reason } = report.finding {
             let id = delivery_id(self.delivery, self.created_at);
-            let text = format!("an attempt for {id} did not count and is made again: {reason}");
-            self.env.complaints.warn(About::Ours, &self.env.clock, &text);
+            self.env.complaints.warn(&self.env.clock, reason, id, "the attempt does not count and is made again");
         }
         let (trigger, url, started_at) = (self.trigger, self.url.clone(), self.started_at);
         let attempt = Attempt { trigger, started_at, ended_at: self.env.clock.now(), url, report };

@@ -40,15 +40,15 @@ pub async fn run(store: Store, engine: Engine, mut stop: watch::Receiver<bool>) 
         timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     }
     loop {
-        let done = tokio::select! {
+        let (what, done) = tokio::select! {
             _ = stop.changed() => return,
-            _ = look.tick() => rewrite(&store).await,
-            _ = purge.tick() => purge_all(&store, &engine).await,
+            _ = look.tick() => ("rewriting what was cut is put off", rewrite(&store).await),
+            _ = purge.tick() => ("purging is put off", purge_all(&store, &engine).await),
         };
         if let Err(error) = done
-            && let Some(more) = seldom.turn(store.clock().uptime(), 1)
+            && let Some(more) = seldom.turn(what, store.clock().uptime())
         {
-            log::warn!("background work is put off: {error}{more}");
+            log::warn!("{what}: {error}{more}");
         }
     }
 }

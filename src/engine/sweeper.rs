@@ -7,7 +7,6 @@ use std::sync::atomic::Ordering;
 use actix::Addr;
 
 use super::Env;
-use super::complaints::About;
 use super::messages::{Swept, tell_actor};
 use super::supervisor::Supervisor;
 use crate::domain::time::Span;
@@ -29,7 +28,7 @@ pub async fn sweep(env: Arc<Env>, supervisor: Addr<Supervisor>) {
         let page = match env.queue.needed_by(NeededBy { by, after, limit: PAGE }).await {
             Ok(page) => page,
             Err(error) => {
-                env.complaints.warn(About::Reading, &env.clock, &format!("the sweep failed: {error}"));
+                env.complaints.warn(&env.clock, "the sweep failed", "all endpoints", error);
                 break;
             }
         };

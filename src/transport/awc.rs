@@ -81,13 +81,14 @@ impl AwcFactory {
 
 impl TransportFactory for AwcFactory {
     fn open(&self) -> Box<dyn Transport> {
-        Box::new(AwcTransport { around: Arc::clone(&self.0), route: RefCell::default() })
+        Box::new(AwcTransport { connector: Connector::new(Arc::clone(&self.0)), route: RefCell::default() })
     }
 }
 
 /// One endpoint's way out. Lives on one thread, inside an actix system (it spawns local tasks).
 pub struct AwcTransport {
-    around: Arc<Surroundings>,
+    /// Its memory is the endpoint's, whatever its URL.
+    connector: Connector,
     /// To where the last request went; nothing before there is one, since most endpoints of most installations are idle.
     route: RefCell<Option<Route>>,
 }
@@ -102,10 +103,10 @@ struct Route {
 }
 
 impl Route {
-    fn new(url: &Arc<str>, around: &Arc<Surroundings>) -> Option<Route> {
+    fn new(url: &Arc<str>, connector: &Connector) -> Option<Route> {
         let target = TargetUrl::parse(url, false).ok()?;
         let connector = awc::Connector::new()
-            .connector(Connector::new(Arc::clone(around)))
+            .connector(connector.clone())
             .timeout(NEVER)
             .limit(POOL_LIMIT)
             .conn_keep_alive(IDLE_LIMIT)
@@ -127,7 +128,7 @@ impl AwcTransport {
         if let Some(route) = last.as_ref().filter(|route| route.url == *url) {
             return Some(route.clone());
         }
-        Some(last.insert(Route::new(url, &self.around)?).clone())
+        Some(last.insert(Route::new(url, &self.connector)?).clone())
     }
 }
 

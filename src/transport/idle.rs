@@ -16,9 +16,9 @@ use super::wire::Wire;
 /// How long a connection may wait for another request.
 pub const IDLE_LIMIT: Duration = Duration::from_secs(15);
 
-/// How many connections may wait at once, of all endpoints together, in a process with descriptors enough. Each is a file descriptor that no attempt can have,
-/// and over TLS tens of kilobytes, where a new connection costs a handshake: so many that a thousand busy endpoints keep
-/// theirs. A process with few descriptors keeps fewer (`app.rs`).
+/// How many connections may wait at once, of all endpoints together, in a process with descriptors enough. Each is a file
+/// descriptor that no attempt can have, and over TLS tens of kilobytes, where a new connection costs a handshake: so many
+/// that a thousand busy endpoints keep theirs. A process with few descriptors keeps fewer (`app.rs`).
 pub const MAX_IDLE: usize = 1_000;
 
 /// The places for connections that wait; clones share them.

@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::cell::Cell;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -118,6 +119,8 @@ impl Drop for Memory<'_> {
 #[derive(Default)]
 pub struct SystemResolver {
     hickory: OnceLock<TokioResolver>,
+    /// That there is no resolver was told.
+    told: AtomicBool,
     /// Of IPv6 and IPv4 addresses.
     answers: [Answers; 2],
     /// Asked instead of the servers in `/etc/resolv.conf`.
@@ -154,7 +157,16 @@ impl SystemResolver {
             options.max_active_requests = MAX_LOOKUPS;
             builder.build()
         });
-        let built = built.inspect_err(|error| log::error!("host names cannot be resolved: {error}")).ok()?;
+        let built = match built {
+            Ok(built) => built,
+            Err(error) => {
+                // Each attempt tries again; once is enough to say so (C70).
+                if !self.told.swap(true, Ordering::Relaxed) {
+                    log::error!("host names cannot be resolved: {error}");
+                }
+                return None;
+            }
+        };
         Some(self.hickory.get_or_init(|| built))
     }
 

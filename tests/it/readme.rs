@@ -1,6 +1,7 @@
 //! The README's tour is run as it stands: every block marked `<!-- tour -->`, in order, in one shell.
 
 use std::io::Read;
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -58,6 +59,7 @@ fn the_tour_does_what_the_readme_shows() {
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
+        .process_group(0)
         .spawn()
         .unwrap();
     let (mut stdout, mut stderr) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
@@ -73,7 +75,8 @@ fn the_tour_does_what_the_readme_shows() {
         let _ = told.send(text);
     });
     let output = output.recv_timeout(TOUR_LIMIT);
-    let _ = child.kill();
+    // All of it: what the shell started would keep the pipes open.
+    let _ = Command::new("kill").args(["-KILL", "--", &format!("-{}", child.id())]).stderr(Stdio::null()).status();
     let status = child.wait().unwrap();
     let errors = errors.join().unwrap();
     let output = output.unwrap_or_else(|_| panic!("the tour did not end: {errors}"));

@@ -3,7 +3,6 @@
 use actix::prelude::*;
 
 use super::super::Live;
-use super::super::complaints::About;
 use super::super::messages::*;
 use super::{Brain, EndpointActor};
 use crate::domain::dispatcher::OnTheWire;
@@ -81,9 +80,8 @@ hears! {
             match rows {
                 Ok(rows) => dispatcher.loaded(rows),
                 Err(error) => {
-                    let text = format!("the queue of {} could not be read: {error}", dispatcher.endpoint().id);
                     dispatcher.load_failed(now);
-                    actor.env.complaints.warn(About::Reading, &actor.env.clock, &text);
+                    actor.complain("a queue could not be read", error);
                 }
             }
         }

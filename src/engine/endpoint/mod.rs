@@ -11,13 +11,13 @@ mod handlers;
 
 use std::cell::Cell;
 use std::collections::HashMap;
+use std::fmt::Display;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use actix::prelude::*;
 
-use super::complaints::About;
 use super::ends::{AttemptEnded, Ends};
 use super::gate::{Pass, Unrecorded};
 use super::making::{self, Making, Order};
@@ -197,11 +197,13 @@ impl EndpointActor {
                 tell_actor(&self.supervisor, WantPace { endpoint: self.endpoint, attempts });
             }
             Effect::Release(deliveries) => {
+                let (env, endpoint) = (self.env.clone(), self.endpoint);
                 tokio::task::spawn_local(async move {
                     let refused = match queue.release(deliveries.clone()).await {
                         Ok(()) => Vec::new(),
                         Err(error) => {
-                            log::warn!("deliveries off the wire could not be given up to their cut: {error}");
+                            let what = "deliveries off the wire could not be given up to their cut";
+                            env.complaints.warn(&env.clock, what, format_args!("endpoint {endpoint}"), error);
                             deliveries
                         }
                     };
@@ -231,7 +233,7 @@ impl EndpointActor {
     fn contents_read(&mut self, asked: Vec<EventNo>, contents: Result<HashMap<EventNo, Arc<Content>>, StoreError>) {
         let now = self.env.clock.now();
         if let Err(error) = &contents {
-            self.complain(About::Reading, &format!("events of {} attempts could not be read: {error}", asked.len()));
+            self.complain("events to be attempted could not be read", error);
         }
         let (mut contents, mut kept) = (contents.unwrap_or_default(), HashMap::new());
         let wanted = contents.len();
@@ -244,7 +246,7 @@ impl EndpointActor {
             kept.insert(*no, content);
         }
         if kept.len() < wanted {
-            self.complain(About::Memory, &format!("{} attempts wait for memory for their events", wanted - kept.len()));
+            self.complain("attempts wait for memory for their events", wanted - kept.len());
         }
         let mut given_back = self.outbox.read(&asked, kept).into_iter();
         if let Some(dispatcher) = self.dispatcher() {
@@ -306,23 +308,24 @@ impl EndpointActor {
             }
             Ok(Recorded::Outdated | Recorded::Gone) => dispatcher.outdated(),
             Err(error) => {
-                let text = format!(
-                    "results of {} could not be recorded, nothing is sent to it until they are: {error}",
-                    dispatcher.endpoint().id
-                );
                 dispatcher.refused(now);
-                self.complain(About::Results, &text);
+                self.complain("results could not be recorded, and nothing is sent until they are", error);
             }
         }
     }
 
-    fn complain(&self, about: About, text: &str) {
-        self.env.complaints.warn(about, &self.env.clock, text);
+    fn complain(&self, what: &'static str, why: impl Display) {
+        match &self.brain {
+            Brain::Awake { record, .. } => self.env.complaints.warn(&self.env.clock, what, &record.id, why),
+            Brain::Asleep(_) => {
+                self.env.complaints.warn(&self.env.clock, what, format_args!("endpoint {}", self.endpoint), why)
+            }
+        }
     }
 
     /// The endpoint could not be read: again after a while.
     fn endpoint_unread(&mut self, error: StoreError, now: Timestamp, ctx: &mut Context<Self>) {
-        self.complain(About::Reading, &format!("endpoint {} could not be read: {error}", self.endpoint));
+        self.complain("an endpoint could not be read", error);
         match &mut self.brain {
             Brain::Awake { dispatcher, .. } => dispatcher.reload_failed(now),
             Brain::Asleep(early) => {

@@ -54,7 +54,7 @@ fn run(mut conn: Conn, clock: &Clock, ended: Receiver<()>) {
     let (mut seen, mut seldom) = (Seen::default(), Seldom::default());
     while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(seen.pause()) {
         if let Err(error) = look(&mut conn, &mut seen) {
-            if let Some(more) = seldom.turn(clock.uptime(), 1) {
+            if let Some(more) = seldom.turn("copied", clock.uptime()) {
                 log::warn!("the write-ahead log could not be copied back: {error}{more}");
             }
             seen.looks = LOOKS;

@@ -249,8 +249,8 @@ impl Writer {
 
     /// Tells of writes that were rolled back; as long as that goes on, not of each of them.
     fn tell(&mut self, writes: usize, error: &diesel::result::Error) {
-        if let Some(more) = self.told.turn(self.clock.uptime(), writes as u64) {
-            log::error!("{writes} writes were rolled back: {error}{more}");
+        if let Some(more) = self.told.turn("rolled back", self.clock.uptime()) {
+            log::error!("{writes} writes were rolled back together: {error}{more}");
         }
     }
 

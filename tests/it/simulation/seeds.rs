@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, Once};
 
 use super::plan::Scenario;
+use crate::support::machine::alone;
 
 /// Seeds that CI runs.
 const SEEDS: std::ops::Range<u64> = 0..1_000;
@@ -31,6 +32,7 @@ pub fn run(scenario: Scenario) -> Result<(), String> {
 
 /// Worlds share nothing, so each core may have its own.
 pub fn on_all_cores(work: impl Fn() + Sync) {
+    let _machine = alone();
     let cores = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
     std::thread::scope(|scope| (0..cores).for_each(|_| drop(scope.spawn(&work))));
 }

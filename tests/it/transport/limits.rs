@@ -117,7 +117,8 @@ fn a_small_complete_answer_is_not_waited_on() {
         for _ in 0..100 {
             answer(transport.send(request(&receiver.url("/"))).await);
         }
-        assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
+        // Two seconds each, if it were.
+        assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
     });
 }
 

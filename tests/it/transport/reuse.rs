@@ -1,7 +1,7 @@
 //! When a connection carries another request, and when not.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -139,6 +139,43 @@ fn transports_share_no_connections_and_an_edited_url_uses_new_ones() {
         assert_eq!(receiver.connections(), 2);
         answer(one.send(request(&receiver.url("/b"))).await);
         assert_eq!(receiver.connections(), 3);
+    });
+}
+
+/// What is on the wire when the URL is edited is answered, and its connection is not kept for anybody.
+#[test]
+fn an_attempt_outlasts_an_edit_and_its_connection_does_not() {
+    on_actix(async {
+        let (come, has_come) = mpsc::channel();
+        let (go_on, goes_on) = mpsc::channel::<()>();
+        let (closed, is_closed) = mpsc::channel();
+        let goes_on = Mutex::new(goes_on);
+        let receiver = RawReceiver::scripted(move |conversation| {
+            while let Some(request) = conversation.request() {
+                if request.head.starts_with("POST /old ") {
+                    let _ = come.send(());
+                    let _ = goes_on.lock().expect("one at a time").recv();
+                    conversation.write(OK.as_bytes());
+                    conversation.wait_for_close();
+                    let _ = closed.send(());
+                    return;
+                }
+                conversation.write(OK.as_bytes());
+            }
+        });
+        let transport = transport();
+        let old = actix_rt::spawn(transport.send(request(&receiver.url("/old"))));
+        while has_come.try_recv().is_err() {
+            tokio::task::yield_now().await;
+        }
+        answer(transport.send(request(&receiver.url("/new"))).await);
+        go_on.send(()).expect("it waits");
+        assert_eq!(answer(old.await.expect("no panic")).status, 200);
+        while is_closed.try_recv().is_err() {
+            tokio::task::yield_now().await;
+        }
+        answer(transport.send(request(&receiver.url("/new"))).await);
+        assert_eq!(receiver.connections(), 2, "the new one's is used again");
     });
 }
 

@@ -1,6 +1,7 @@
 //! What the process does with its database while it works: the log's size (C69), transactions beside attempts (C65), the
 //! purge under load (C72), a lock of somebody else (C57).
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write;
 use std::net::TcpStream;
@@ -17,7 +18,7 @@ use super::SOON;
 use super::ingest::Ingest;
 use crate::support::client::KEY;
 use crate::support::receiver::{Gate, Receiver, Reply, Tarpit};
-use crate::support::server::{Options, Server, alone, beside_others, wait_for};
+use crate::support::server::{Options, Server, alone, beside_others, text, wait_for};
 
 fn beside(server: &Server) -> SqliteConnection {
     let mut conn = SqliteConnection::establish(&server.database().to_string_lossy()).expect("the database");
@@ -216,6 +217,8 @@ fn c57_a_database_that_is_locked_for_a_while_confirms_nothing_and_loses_nothing(
     let event = json!({"id": "during", "type": "a.b", "data": 1});
     let refused = server.post("/events", &event, 503);
     assert_eq!(refused["code"], "unavailable");
+    let other = json!({"id": "keyed", "type": "a.b", "data": 1});
+    assert_eq!(server.client().keyed("again", "/events", &other).expect("an answer").status, 503);
     wait_for("it says that it is not ready", SOON, || {
         (server.call("GET", "/readyz", None).status == 503).then_some(())
     });
@@ -225,14 +228,21 @@ fn c57_a_database_that_is_locked_for_a_while_confirms_nothing_and_loses_nothing(
     wait_for("it is ready again, by itself", SOON, || {
         (server.call("GET", "/readyz", None).status == 200).then_some(())
     });
+    // C73: a failure is not remembered under the key.
+    let keyed = server.client().keyed("again", "/events", &other).expect("an answer");
+    assert!(!keyed.head.to_ascii_lowercase().contains("idempotency-replayed"), "{}", keyed.head);
+    let keyed = text(&keyed.json(202)["deliveries"][0]["id"]);
     // Not confirmed, so the caller asks again, and it is one event.
     let during = server.event("during", "a.b").remove(0);
-    for id in [&before, &during] {
+    for id in [&before, &during, &keyed] {
         let found = wait_for("it is recorded", SOON, || {
             Some(server.delivery(id)).filter(|found| found["state"] == "delivered")
         });
         assert_eq!(found["attempts_total"], 1);
     }
-    assert_eq!(receiver.events(), ["before", "during"]);
-    assert_eq!(server.all("/events").len(), 2);
+    assert_eq!(
+        receiver.events().into_iter().collect::<BTreeSet<_>>(),
+        ["before", "during", "keyed"].map(String::from).into()
+    );
+    assert_eq!((receiver.count(), server.all("/events").len()), (3, 3));
 }

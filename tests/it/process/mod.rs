@@ -1,6 +1,7 @@
 //! The real binary, watched from outside: what it promises across crashes, under load, against receivers that fail.
 
 mod backlog;
+mod bodies;
 mod burst;
 mod circuit;
 mod crash;

@@ -102,6 +102,7 @@ fn no_secret_is_in_any_log_or_error() {
     refused("POST", "/endpoints", r#"{"url": "https://ok.test", "secret": "planted-bad-secret"}"#);
     refused("POST", "/endpoints", r#"{"url": "https://ok.test", "headers": {"A": "planted-header-value\n"}}"#);
     refused("POST", "/endpoints", r#"{"url": "https://u:planted-bad-secret@ok.test/planted-path"}"#);
+    refused("POST", "/endpoints", r#"{"url": "http://10.0.0.1/planted-path?token=planted-query"}"#);
     refused("PATCH", &one, r#"{"headers": {"A": ["planted-header-value"]}}"#);
     refused("POST", &format!("{one}/secret/rotate"), r#"{"secret": "planted-bad-secret"}"#);
     refused("POST", "/events", r#"{"type": "a", "data": "planted-data""#);

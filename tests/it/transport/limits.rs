@@ -77,12 +77,14 @@ fn s04_the_timeout_runs_over_every_phase() {
 #[test]
 fn c07_the_body_has_two_seconds_and_decides_nothing() {
     on_actix(async {
-        let slow = RawReceiver::scripted(|conversation| {
+        let (ended, ends) = std::sync::mpsc::channel();
+        let slow = RawReceiver::scripted(move |conversation| {
             conversation.request();
             conversation.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n");
             while conversation.write(b"x") {
                 std::thread::sleep(Duration::from_millis(50));
             }
+            let _ = ended.send(());
         });
         let mute = RawReceiver::answering("HTTP/1.1 500 Oops\r\n\r\nabc");
         let healthy = RawReceiver::answering("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
@@ -102,6 +104,9 @@ fn c07_the_body_has_two_seconds_and_decides_nothing() {
             let answer = answer(report);
             assert_eq!((answer.status, answer.excerpt_truncated), (200, true));
             assert!(!answer.excerpt.is_empty());
+        }
+        for _ in 0..10 {
+            ends.recv_timeout(Duration::from_secs(10)).expect("no socket is kept");
         }
         let mute = answer(mute);
         assert_eq!((mute.status, &mute.excerpt[..], mute.excerpt_truncated), (500, &b"abc"[..], true));

@@ -69,7 +69,7 @@ impl Load {
                 async move {
                     let mut caller = Caller::new(to).await?;
                     while !stop.load(Ordering::Relaxed) {
-                        caller.post(&events, &book, book.submit()).await?;
+                        caller.post(&events, book.submit()).await?;
                         accepted.fetch_add(1, Ordering::Relaxed);
                     }
                     Ok(())
@@ -97,7 +97,7 @@ impl Load {
                                 if stop.load(Ordering::Relaxed) {
                                     break;
                                 }
-                                caller.post(&events, &book, book.submit()).await?;
+                                caller.post(&events, book.submit()).await?;
                                 accepted.fetch_add(1, Ordering::Relaxed);
                             }
                             Ok(())
@@ -140,7 +140,7 @@ pub fn post_all(to: SocketAddr, count: u64, events: &Events, book: &Arc<Book>) {
         async move {
             let mut caller = Caller::new(to).await?;
             while left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok() {
-                caller.post(&events, &book, book.submit()).await?;
+                caller.post(&events, book.submit()).await?;
             }
             Ok::<_, io::Error>(())
         }
@@ -163,9 +163,8 @@ impl Caller {
         Ok(Caller { stream, request: Vec::new(), answer: Vec::with_capacity(4 * 1024) })
     }
 
-    async fn post(&mut self, events: &Events, book: &Book, number: u64) -> io::Result<()> {
+    async fn post(&mut self, events: &Events, number: u64) -> io::Result<()> {
         events.request(number, &mut self.request);
-        book.starts(number, book.now());
         self.stream.write_all(&self.request).await?;
         self.answer.clear();
         loop {

@@ -84,9 +84,8 @@ fn main() -> ExitCode {
     };
     // Thousands of connections are held here too.
     let _ = rlimit::increase_nofile_limit(u64::MAX);
-    let wanted = |one: &&Scenario| {
-        arguments.scenarios.iter().any(|name| *name == one.name) || arguments.scenarios.is_empty() && !one.only_by_name
-    };
+    let wanted =
+        |one: &&Scenario| arguments.scenarios.is_empty() || arguments.scenarios.iter().any(|name| *name == one.name);
     let chosen: Vec<&Scenario> = SCENARIOS.iter().filter(wanted).collect();
     let bar = ProgressBar::new((chosen.len() * arguments.runs) as u64);
     bar.set_style(ProgressStyle::with_template("{bar:30} {pos}/{len} {msg}").expect("a template"));

@@ -16,13 +16,11 @@ pub use flow::flow_over;
 pub struct Scenario {
     pub name: &'static str,
     pub about: &'static str,
-    /// It takes long.
-    pub only_by_name: bool,
     pub run: fn(&Setting) -> Vec<Reading>,
 }
 
 const fn scenario(name: &'static str, about: &'static str, run: fn(&Setting) -> Vec<Reading>) -> Scenario {
-    Scenario { name, about, only_by_name: false, run }
+    Scenario { name, about, run }
 }
 
 pub const SCENARIOS: [Scenario; 13] = [

@@ -10,6 +10,7 @@ mod fan_out;
 mod house;
 mod plans;
 mod process;
+mod questions;
 mod readme;
 mod simulation;
 mod soak;

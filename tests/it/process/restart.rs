@@ -120,6 +120,48 @@ fn a_second_process_on_the_same_file_names_the_lock() {
     server.get("/events");
 }
 
+#[test]
+fn c52_of_two_processes_that_start_together_one_delivers() {
+    const EVENTS: usize = 100;
+    let _machine = beside_others();
+    let gate = Gate::default();
+    let receiver = {
+        let gate = gate.clone();
+        Receiver::start(move |_| {
+            gate.pass();
+            Reply::Answer(200)
+        })
+    };
+    let mut server = Server::start(Options::default());
+    server.endpoint(json!({"url": receiver.url("/")}));
+    (0..EVENTS).for_each(|n| drop(server.event(&format!("e{n}"), "a.b")));
+    receiver.wait("every slot is taken", SOON, |ledger| ledger.len() == 16);
+    server.kill();
+    let sent = receiver.events();
+    gate.open();
+
+    let start = || server.command().stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it runs");
+    let mut both = [start(), start()];
+    let gone = wait_for("one of them gives up", SOON, || {
+        both.iter_mut().position(|process| process.try_wait().expect("a child").is_some())
+    });
+    let [first, second] = both;
+    let (gone, mut left) = if gone == 0 { (first, second) } else { (second, first) };
+    let gone = gone.wait_with_output().expect("it is gone");
+    let said = String::from_utf8_lossy(&gone.stderr);
+    assert!(!gone.status.success() && said.contains("another posthaste process"), "{said}");
+    receiver.wait("the other delivers all", SOON, |ledger| ledger.len() == sent.len() + EVENTS);
+    assert_eq!(left.try_wait().expect("a child"), None, "it is alive");
+
+    left.kill().expect("it is there");
+    left.wait().expect("it was there");
+    let (mut again, mut all) =
+        (receiver.events().split_off(sent.len()), (0..EVENTS).map(|n| format!("e{n}")).collect::<Vec<_>>());
+    again.sort();
+    all.sort();
+    assert_eq!(again, all, "each once more, those included that were on the wire");
+}
+
 /// `posthaste serve` with nothing said to it yet.
 fn program(server: &Server) -> Command {
     let mut command = Command::new(server.command().get_program());

@@ -54,6 +54,37 @@ fn c08_callers_who_sit_there_leave_descriptors_for_attempts() {
     drop(crowd);
 }
 
+/// Who cannot accept connections must not try again and again.
+#[test]
+fn c08_without_descriptors_the_process_rests_and_accepts_again_when_it_can() {
+    let _machine = beside_others();
+    let mut subject = Subject::new(Disk::new(64));
+    assert!(subject.start(FEW), "{}", subject.log());
+    let address = subject.address().expect("it listens");
+    let ask = |caller: &mut TcpStream| {
+        caller.set_read_timeout(Some(SOON)).expect("a limit");
+        caller.write_all(b"GET /healthz HTTP/1.1\r\nHost: test\r\n\r\n").expect("sent");
+    };
+    let answered = |caller: &mut TcpStream| {
+        let mut answer = [0; 12];
+        caller.read_exact(&mut answer).expect("an answer");
+        assert_eq!(&answer, b"HTTP/1.1 200");
+    };
+    let mut first = TcpStream::connect(address).expect("it listens");
+    ask(&mut first);
+    answered(&mut first);
+    subject.opens(false);
+    let mut callers: Vec<_> = (0..20).map(|_| TcpStream::connect(address).expect("the kernel takes it")).collect();
+    callers.iter_mut().for_each(ask);
+    let before = subject.processor_time();
+    subject.live(Duration::from_secs(2));
+    let spent = subject.processor_time() - before;
+    assert!(spent < Duration::from_millis(500), "{spent:?} in two seconds");
+
+    subject.opens(true);
+    callers.iter_mut().for_each(answered);
+}
+
 /// More receivers than descriptors, each of which keeps its connection.
 #[test]
 fn c08_two_hundred_receivers_share_few_descriptors() {

@@ -233,6 +233,15 @@ impl Subject {
         rlimit::prlimit(pid, rlimit::Resource::FSIZE, Some((limit, none)), None).expect("a limit");
     }
 
+    /// The processor time that it has used.
+    pub fn processor_time(&self) -> Duration {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid())).expect("it lives");
+        // Behind the name, which may hold anything, the 12th and 13th field, in hundredths of a second (proc(5)).
+        let fields = stat.rsplit(')').next().expect("one").split_whitespace().skip(11).take(2);
+        let hundredths: u64 = fields.map(|field| field.parse::<u64>().expect("a number")).sum();
+        Duration::from_millis(10 * hundredths)
+    }
+
     /// From now on it can open no file and no socket, or again as many as before.
     pub fn opens(&self, allowed: bool) {
         let pid = self.pid().try_into().expect("a pid");

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde_json::{Value, json};
 
 use super::SOON;
-use crate::support::receiver::{Gate, Receiver, Reply};
+use crate::support::receiver::Receiver;
 use crate::support::server::{Options, Server, beside_others, micros, text, wait_for};
 
 /// Starts a program as process 1 of a namespace of its own, and takes it along when it is killed itself.
@@ -32,14 +32,7 @@ fn first() -> Vec<&'static str> {
 fn c55_process_1_ends_in_order_at_either_signal() {
     let _machine = beside_others();
     for signal in ["TERM", "INT"] {
-        let gate = Gate::default();
-        let receiver = {
-            let gate = gate.clone();
-            Receiver::start(move |_| {
-                gate.pass();
-                Reply::Answer(200)
-            })
-        };
+        let (receiver, gate) = Receiver::behind_a_gate();
         let mut server = Server::start(Options { starter: first(), ..Options::default() });
         let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).expect("its status");
         let line =

@@ -124,14 +124,7 @@ fn a_second_process_on_the_same_file_names_the_lock() {
 fn c52_of_two_processes_that_start_together_one_delivers() {
     const EVENTS: usize = 100;
     let _machine = beside_others();
-    let gate = Gate::default();
-    let receiver = {
-        let gate = gate.clone();
-        Receiver::start(move |_| {
-            gate.pass();
-            Reply::Answer(200)
-        })
-    };
+    let (receiver, gate) = Receiver::behind_a_gate();
     let mut server = Server::start(Options::default());
     server.endpoint(json!({"url": receiver.url("/")}));
     (0..EVENTS).for_each(|n| drop(server.event(&format!("e{n}"), "a.b")));
@@ -155,8 +148,8 @@ fn c52_of_two_processes_that_start_together_one_delivers() {
 
     left.kill().expect("it is there");
     left.wait().expect("it was there");
-    let (mut again, mut all) =
-        (receiver.events().split_off(sent.len()), (0..EVENTS).map(|n| format!("e{n}")).collect::<Vec<_>>());
+    let mut again = receiver.events().split_off(sent.len());
+    let mut all: Vec<_> = (0..EVENTS).map(|n| format!("e{n}")).collect();
     again.sort();
     all.sort();
     assert_eq!(again, all, "each once more, those included that were on the wire");

@@ -92,6 +92,17 @@ impl Receiver {
         Receiver::start(move |_| Reply::Answer(status))
     }
 
+    /// A 200 for each request, once the gate is open.
+    pub fn behind_a_gate() -> (Receiver, Gate) {
+        let gate = Gate::default();
+        let theirs = gate.clone();
+        let receiver = Receiver::start(move |_| {
+            theirs.pass();
+            Reply::Answer(200)
+        });
+        (receiver, gate)
+    }
+
     pub fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
